@@ -1,0 +1,2 @@
+//! nvme-kv
+fn main() {}
