@@ -329,24 +329,22 @@ fn the_effective_value_size_is_the_smaller_limit_rounded_down_to_the_alignment()
 /// The `capabilities` section of the format vectors: what Mooncake's executor reports.
 #[test]
 fn capabilities_match_the_format_vectors() {
-    // queue depth, runtime limit -> effective value size, effective queue depth
-    let cases = [
-        (0, 0, 270_336, 256),
-        (256, 270_336, 270_336, 256),
-        (8, 65_536, 65_536, 8),
-        (1, 4095, 0, 1),
-        (1, 5000, 4096, 1),
-        (1, 1_048_576, 524_288, 1),
-        (1, u32::MAX, 524_288, 1),
-    ];
-    for (queue_depth, limit, value_size, effective_queue_depth) in cases {
+    let vectors: serde_json::Value =
+        serde_json::from_str(include_str!("../../tests/data/format_vectors.json")).expect("JSON");
+    let cases = vectors["capabilities"].as_array().expect("a list");
+    assert!(!cases.is_empty());
+    for case in cases {
         let connector = accepted(&[
-            ("QUEUE_DEPTH", &queue_depth.to_string()),
-            ("RUNTIME_TRANSFER_LIMIT", &limit.to_string()),
+            ("QUEUE_DEPTH", &case["queue_depth"].to_string()),
+            ("RUNTIME_TRANSFER_LIMIT", &case["runtime_transfer_limit"].to_string()),
         ])
         .connector;
-        let got = (connector.effective_max_value_size(), connector.queue_depth);
-        assert_eq!(got, (value_size, effective_queue_depth), "{queue_depth}, {limit}");
+        assert_eq!(
+            connector.effective_max_value_size(),
+            case["effective_max_value_size"],
+            "{case}"
+        );
+        assert_eq!(connector.queue_depth, case["effective_queue_depth"], "{case}");
     }
 }
 
