@@ -5,6 +5,7 @@
 //! them; data goes one way: [`backend`] -> ([`layout`]) -> [`device`].
 
 pub mod config;
+pub mod device;
 pub mod error;
 pub mod layout;
 pub mod log;
