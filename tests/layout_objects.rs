@@ -40,6 +40,25 @@ fn all_physical_keys_of_a_key_are_distinct() {
 }
 
 #[test]
+fn keys_of_every_length_hash_as_if_each_input_were_hashed_from_its_start() {
+    // XXH64 works in stripes of 32 bytes; 0..=100 ends the identity at every place of a stripe.
+    for len in 0..=100_u8 {
+        let key: Vec<u8> = (0..len).collect();
+        let keys = XxhKeyCodec.object_keys(&key);
+        let hash = |input: &[u8], seed| xxhash_rust::xxh64::xxh64(input, seed).to_le_bytes();
+        let identity = canonical_identity(&key);
+        let verify_hash = [0, 1, 2, 3].map(|seed| hash(&identity, seed)).concat();
+        assert_eq!(keys.verify_hash()[..], verify_hash);
+
+        let root = [&identity[..], &[1], &[63, 0, 0, 0], &[0]].concat();
+        assert_eq!(keys.root(slot(63)).0[..], [hash(&root, 0), hash(&root, 1)].concat());
+        let chunk = [&identity[..], &[2], &[9, 0, 0, 0], &[1], &[4, 3, 2, 1]].concat();
+        let key = keys.chunk(slot(9), ChunkIndex(0x0102_0304));
+        assert_eq!(key.0[..], [hash(&chunk, 0), hash(&chunk, 1)].concat());
+    }
+}
+
+#[test]
 fn a_checksum_does_not_depend_on_how_the_bytes_are_cut_into_segments() {
     let bytes: Vec<u8> = (0..1000_u32).map(|i| (i * i) as u8).collect();
     for kind in KINDS {
@@ -197,6 +216,10 @@ fn a_root_belongs_to_its_own_key_and_slot_only() {
     let other = b"tenant\0user kez";
     assert!(!root.belongs_to(&XxhKeyCodec.object_keys(other), slot(2), other), "another key");
     assert!(!root.belongs_to(&keys, slot(2), other), "another key with the same hashes");
+
+    let hashed_otherwise = ObjectKeys::with_alias(other, KEY);
+    assert_eq!(hashed_otherwise.root(slot(2)), keys.root(slot(2)));
+    assert!(!root.belongs_to(&hashed_otherwise, slot(2), KEY), "another verify hash");
 
     let mut moved = value.clone();
     moved[56] ^= 1;

@@ -122,7 +122,8 @@ pub enum LayoutError {
     },
     /// The object is larger than one manifest can describe.
     #[error(
-        "object of {size} bytes exceeds the limit of {limit} bytes for this key and value size"
+        "object of {size} bytes, at most {limit} for this key and device; \
+         store it in parts or raise the value size limit"
     )]
     TooLarge {
         /// Payload bytes.

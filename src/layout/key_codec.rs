@@ -4,10 +4,9 @@
 //! u8 role | u32 slot | u8 has-chunk | u32 chunk index when has-chunk is 1. All physical keys of
 //! one logical key share the identity, so it is hashed once and the state is cloned.
 
-use xxhash_rust::xxh64::Xxh64;
+use xxhash_rust::xxh64::{Xxh64, xxh64};
 
-use super::identity::identity_prefix;
-use super::{ChunkIndex, PhysicalKey, Slot};
+use super::{ChunkIndex, PhysicalKey, Slot, canonical_identity};
 
 /// How logical keys become physical ones.
 ///
@@ -39,13 +38,19 @@ pub struct ObjectKeys {
 impl ObjectKeys {
     /// Hashes `logical_key`'s canonical identity.
     pub fn new(logical_key: &[u8]) -> Self {
-        let states = [0, 1, 2, 3].map(|seed| identity_state(logical_key, seed));
+        let identity = canonical_identity(logical_key);
+        let prefix = [0, 1].map(|seed| {
+            let mut state = Xxh64::new(seed);
+            state.update(&identity);
+            state
+        });
+        let hashes =
+            [prefix[0].digest(), prefix[1].digest(), xxh64(&identity, 2), xxh64(&identity, 3)];
         let mut verify_hash = [0; 32];
-        for (bytes, state) in verify_hash.chunks_exact_mut(8).zip(&states) {
-            bytes.copy_from_slice(&state.digest().to_le_bytes());
+        for (bytes, hash) in verify_hash.chunks_exact_mut(8).zip(hashes) {
+            bytes.copy_from_slice(&hash.to_le_bytes());
         }
-        let [low, high, ..] = states;
-        ObjectKeys { prefix: [low, high], verify_hash }
+        ObjectKeys { prefix, verify_hash }
     }
 
     /// The physical keys of `alias` with the verify hash of `logical_key`.
@@ -97,10 +102,3 @@ impl std::fmt::Debug for ObjectKeys {
 
 const ROLE_ROOT: u8 = 1;
 const ROLE_CHUNK: u8 = 2;
-
-fn identity_state(logical_key: &[u8], seed: u64) -> Xxh64 {
-    let mut state = Xxh64::new(seed);
-    state.update(&identity_prefix(logical_key));
-    state.update(logical_key);
-    state
-}
