@@ -6,12 +6,20 @@ use std::process::Command;
 const PACKAGE: &str = "mooncake-nvme-kv";
 
 /// What the library itself names. One more needs a reason in ARCHITECTURE.md.
-const DIRECT: [&str; 6] =
-    ["crc32fast", "libc", "nvme-kv-command-set", "once_cell", "thiserror", "xxhash-rust"];
+const DIRECT: [&str; 7] = [
+    "crc32fast",
+    "io-uring",
+    "libc",
+    "nvme-kv-command-set",
+    "once_cell",
+    "thiserror",
+    "xxhash-rust",
+];
 
-/// What those bring along: crc32fast its CPU detection, thiserror its derive macro.
-const INDIRECT: [&str; 6] =
-    ["cfg-if", "proc-macro2", "quote", "syn", "thiserror-impl", "unicode-ident"];
+/// What those bring along: crc32fast its CPU detection, io-uring its flags, thiserror its derive
+/// macro.
+const INDIRECT: [&str; 7] =
+    ["bitflags", "cfg-if", "proc-macro2", "quote", "syn", "thiserror-impl", "unicode-ident"];
 
 /// The package names of `cargo tree` for the library, without the library.
 fn tree(options: &[&str]) -> BTreeSet<String> {
