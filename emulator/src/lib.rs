@@ -22,6 +22,7 @@ mod personality_text;
 mod registry;
 mod store;
 mod sync;
+pub mod target;
 
 pub use counts::Counts;
 pub use data::{Data, Outcome};
