@@ -56,7 +56,8 @@ impl Key {
     }
 }
 
-/// All 16 bytes, unmodified: what a wire profile sends is [`Wire::device_key`](crate::Wire::device_key).
+/// All 16 bytes, unmodified; what a wire profile sends is
+/// [`Wire::device_key`](crate::Wire::device_key).
 impl From<PhysicalKey> for Key {
     fn from(key: PhysicalKey) -> Self {
         Self { bytes: key.0, len: MAX_KEY_LEN as u8 }
