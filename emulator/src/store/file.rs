@@ -19,7 +19,10 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
@@ -62,6 +65,9 @@ impl From<fjall::Error> for DirectoryError {
     }
 }
 
+/// Write buffer in bytes; about four times this is the memory in use.
+const WRITE_BUFFER: u64 = 64 * 1024 * 1024;
+
 /// Fields are dropped in this order: the lock is released last.
 pub(crate) struct FileStore {
     values: Keyspace,
@@ -72,6 +78,8 @@ pub(crate) struct FileStore {
     /// Serialises changes of the keys of one shard: reading `lengths`, writing
     /// the database, writing `lengths`.
     changing: Box<[Mutex<()>]>,
+    /// Bytes written since the engine's write buffer was last sealed.
+    unsealed: AtomicU64,
     nguid: [u8; 16],
     _database: Database,
     _lock: File,
@@ -99,6 +107,7 @@ impl FileStore {
             lengths,
             accounting: Accounting::new(usage),
             changing: (0..SHARDS).map(|_| Mutex::new(())).collect(),
+            unsealed: AtomicU64::new(0),
             nguid,
             _database: database,
             _lock: lock,
@@ -107,6 +116,20 @@ impl FileStore {
 
     pub(crate) fn nguid(&self) -> [u8; 16] {
         self.nguid
+    }
+
+    /// Seals the write buffer when it is full. The engine leaves that to its
+    /// background threads, which steady writers keep from their turn: memory
+    /// then grows without bound (10 GB were seen). A writer that seals itself
+    /// is also held back while too many sealed buffers wait to be flushed.
+    fn seal_when_full(&self, written: u64) -> Result<(), StoreFailure> {
+        let before = self.unsealed.fetch_add(written, Ordering::Relaxed);
+        // Of several writers, the one that crosses the line.
+        if before < WRITE_BUFFER && before + written >= WRITE_BUFFER {
+            self.unsealed.store(0, Ordering::Relaxed);
+            self.values.rotate_memtable()?;
+        }
+        Ok(())
     }
 }
 
@@ -136,7 +159,7 @@ impl Store for FileStore {
         };
         let new = payload.len() as u64;
 
-        let _changing = lock(&self.changing[shard_of(key)]);
+        let changing = lock(&self.changing[shard_of(key)]);
         let old = self.lengths.read(key).get(key).map(|length| u64::from(*length));
         check_options(options, old.is_some())?;
         if !self.accounting.replace(old, new, limits) {
@@ -148,7 +171,8 @@ impl Store for FileStore {
         }
         // Not cut: a payload is as long as a u32 of its command says.
         self.lengths.write(key).insert(*key, payload.len() as u32);
-        Ok(())
+        drop(changing);
+        self.seal_when_full(new).map_err(PutError::Failure)
     }
 
     fn remove(&self, key: &Key) -> Result<bool, StoreFailure> {
