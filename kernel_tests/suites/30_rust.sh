@@ -1,0 +1,7 @@
+# shellcheck shell=bash
+# The library's own tests on a device node: tests/kernel_*.rs.
+limit=600
+
+prepare() { build_rust_tests --package mooncake-nvme-kv --test 'kernel_*'; }
+
+suite() { run_rust_tests; }
