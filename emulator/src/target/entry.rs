@@ -107,14 +107,17 @@ pub(super) fn completion(
     queue_head: u16,
     queue_id: u16,
 ) -> [u8; 16] {
-    let later = matches!(
-        status.kv(),
-        Some(
-            KvStatus::NamespaceNotReady
-                | KvStatus::ReservationConflict
-                | KvStatus::FormatInProgress
-        )
-    );
+    // The Key Value meaning belongs to generic statuses: 82h of type 1 is an
+    // invalid parameter of Connect.
+    let later = status.sct() == 0
+        && matches!(
+            status.kv(),
+            Some(
+                KvStatus::NamespaceNotReady
+                    | KvStatus::ReservationConflict
+                    | KvStatus::FormatInProgress
+            )
+        );
     let status = if status.is_success() || later { status } else { status.with_dnr() };
     let mut entry = [0; 16];
     entry[..8].copy_from_slice(&result.to_le_bytes());

@@ -16,6 +16,8 @@ mod fabrics;
 mod output;
 mod pdu;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod transfer;
 mod wait;
 
