@@ -4,6 +4,7 @@
 //! kept on one NVMe Key-Value namespace. ARCHITECTURE.md draws the rooms and the flows between
 //! them; data goes one way: [`backend`] -> ([`layout`]) -> [`device`].
 
+pub mod backend;
 pub mod config;
 pub mod device;
 pub mod error;

@@ -77,6 +77,11 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// How many chunks a manifest of `payload_size` bytes lists.
+    pub fn count_in(payload_size: u32) -> u32 {
+        payload_size.saturating_sub(MANIFEST_FIXED_LEN as u32) / RECORD_LEN as u32
+    }
+
     /// Bytes of every chunk but the last; 0 when there are no chunks.
     pub fn chunk_size(&self) -> u32 {
         self.chunks.first().map_or(0, |chunk| chunk.size)

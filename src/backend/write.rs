@@ -1,0 +1,647 @@
+//! Writing one object: "the rules of one key", step by step.
+//!
+//! Visible version of a key = the lowest slot that holds a valid root of it. A write stores the
+//! new version beside the old one, under a root of its own, and only then deletes the old root:
+//! whoever looks, at any moment and after any crash, finds the old version whole or the new one.
+
+use super::core::{Core, Object};
+use super::index::{Knowledge, Root};
+use super::key_table::{Exclusive, Ghost, Quarantine};
+use super::lane::{Lane, both};
+use super::manifest_cache::CachedManifest;
+use super::roots::{Ask, SlotSet, StoredRoot, Want};
+use super::sums::Sums;
+use crate::device::{CommandError, Direction, Operation, Payload, PayloadRange, Value};
+use crate::error::{Error, ErrorCode, Result};
+use crate::layout::{
+    ChunkIndex, ChunkRecord, MAX_SLOTS, Manifest, ObjectKind, PhysicalKey, Slot, WritePlan,
+    root_prefix, root_prefix_len, root_value_len, write_plan,
+};
+use crate::log;
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Bytes of the logical object.
+    pub size: u64,
+    /// The same bytes were stored already; nothing was written.
+    pub already: bool,
+}
+
+/// A finished write: the object is readable. What is left to do is not the caller's business.
+pub(super) struct Written<'t> {
+    pub(super) stored: Stored,
+    pub(super) leftovers: Option<Leftovers<'t>>,
+}
+
+/// Chunks of the replaced version, deleted once no reader can be at them. The key stays held
+/// until then, so that their slot is not used before.
+pub(super) struct Leftovers<'t> {
+    hold: Exclusive<'t>,
+    slot: Slot,
+    chunk_count: u32,
+}
+
+/// How often a write starts over because a root of its key appeared that nobody knew of.
+const ROUNDS: u32 = 3;
+
+/// One write under way.
+struct Write<'w, 'a> {
+    core: &'w Core,
+    lane: &'w Lane<'a>,
+    object: &'w Object<'a>,
+    payload: Payload<'a>,
+    /// All of the payload, as one range.
+    whole: PayloadRange<'a>,
+    plan: WritePlan,
+    sums: Sums,
+    hold: &'w Exclusive<'w>,
+    /// Slots that must not be written to.
+    blocked: SlotSet,
+    /// Slots where an old root may appear late.
+    root_ghosts: SlotSet,
+    /// A command of unknown outcome may still change some slot of the key.
+    haunted: bool,
+}
+
+/// How storing at one slot ended.
+enum At {
+    Stored,
+    /// Something else is stored there.
+    Conflict,
+    /// A root of this key is there that nobody knew of.
+    UnknownRoot,
+}
+
+impl Core {
+    /// Stores `payload` as the value of `object`.
+    ///
+    /// # Errors
+    /// INVALID_PARAMS for an object that no manifest can describe, before anything is read of it;
+    /// OBJECT_ALREADY_EXISTS when all slots are taken; otherwise the device's. After an error the
+    /// old version is stored, or, where the message says so, either version.
+    pub(super) async fn write<'t, 'a>(
+        &'t self,
+        lane: &Lane<'a>,
+        object: &Object<'a>,
+        payload: Payload<'a>,
+    ) -> Result<Written<'t>> {
+        let refused = |error: crate::layout::LayoutError| {
+            Error::new(error.code(), format!("{object}: {error}"))
+        };
+        let plan = write_plan(object.key.len(), payload.len(), self.limits()).map_err(refused)?;
+        let Some(whole) = payload.whole() else {
+            return Err(Error::new(
+                ErrorCode::InvalidParams,
+                format!("{object}: {} bytes, the largest object has {}", payload.len(), u32::MAX),
+            ));
+        };
+        let hold = self.table.exclusive(object.entry).await;
+        let mut write = Write {
+            core: self,
+            lane,
+            object,
+            payload,
+            whole,
+            plan,
+            sums: Sums::new(self.checksum, plan, whole.len()),
+            hold: &hold,
+            blocked: SlotSet::default(),
+            root_ghosts: SlotSet::default(),
+            haunted: false,
+        };
+        let (stored, replaced) = write.run().await?;
+        let leftovers = replaced.filter(|(_, chunk_count)| *chunk_count > 0);
+        Ok(Written {
+            stored,
+            leftovers: leftovers.map(|(slot, chunk_count)| Leftovers { hold, slot, chunk_count }),
+        })
+    }
+
+    /// Deletes the chunks of a replaced version.
+    pub(super) async fn clear<'a>(
+        &self,
+        lane: &Lane<'a>,
+        object: &Object<'_>,
+        left: Leftovers<'_>,
+    ) {
+        left.hold.old_readers_gone().await;
+        let all: Vec<u32> = (0..left.chunk_count).collect();
+        let deleted = self.delete_chunks(lane, object, left.slot, &all).await;
+        if deleted.ghost {
+            self.quarantine(&left.hold, object, left.slot, Ghost::Delete);
+        }
+        if let Some(error) = deleted.error {
+            log::warning!(
+                "{object}: chunks of the replaced version stay in slot {} as orphans: {error}",
+                left.slot.get()
+            );
+        }
+    }
+
+    fn quarantine(&self, hold: &Exclusive<'_>, object: &Object<'_>, slot: Slot, ghost: Ghost) {
+        let until = (self.clock)() + self.settle;
+        hold.quarantine(Quarantine { slot, ghost, until });
+        self.index.distrust(object.fingerprint);
+    }
+
+    /// Deletes one value. "Not found" is what was wanted. Without an answer it is tried once more.
+    async fn delete<'a>(&self, lane: &Lane<'a>, key: PhysicalKey) -> Deleted {
+        let mut ghost = false;
+        loop {
+            match lane.run(Operation::Delete { key }).await.result {
+                Ok(_) => return Deleted { error: None, ghost },
+                Err(error) if error.is_not_found() => return Deleted { error: None, ghost },
+                Err(error) if error.outcome_unknown() && !ghost => ghost = true,
+                Err(error) => {
+                    ghost |= error.outcome_unknown();
+                    return Deleted { error: Some(error), ghost };
+                }
+            }
+        }
+    }
+
+    /// Deletes chunks of one slot, all in flight together.
+    async fn delete_chunks<'a>(
+        &self,
+        lane: &Lane<'a>,
+        object: &Object<'_>,
+        slot: Slot,
+        indexes: &[u32],
+    ) -> Deleted {
+        let mut all = Deleted { error: None, ghost: false };
+        let mut commands = lane.commands();
+        let delete = |index: u64| Operation::Delete {
+            key: object.keys.chunk(slot, ChunkIndex(index as u32)),
+        };
+        for &index in indexes {
+            commands.submit(u64::from(index), delete(u64::from(index)));
+            lane.yield_now().await;
+        }
+        while let Some((id, completion)) = commands.next().await {
+            match completion.result {
+                Err(error) if error.is_not_found() => {}
+                Err(error) if error.outcome_unknown() && id & AGAIN == 0 => {
+                    all.ghost = true;
+                    commands.submit(id | AGAIN, delete(id));
+                }
+                Err(error) => {
+                    all.ghost |= error.outcome_unknown();
+                    all.error.get_or_insert(error);
+                }
+                Ok(_) => {}
+            }
+        }
+        all
+    }
+}
+
+/// How deleting ended.
+struct Deleted {
+    error: Option<CommandError>,
+    /// A Delete may be executed late.
+    ghost: bool,
+}
+
+/// Ids carry these bits beside a chunk index: a second try, and a comparison with what is there.
+const AGAIN: u64 = 1 << 32;
+const COMPARE: u64 = 1 << 33;
+
+impl<'a> Write<'_, 'a> {
+    /// What was stored, and the slot and chunk count of the version it replaced.
+    async fn run(&mut self) -> Result<(Stored, Option<(Slot, u32)>)> {
+        for round in 0..ROUNDS {
+            let known = self.knowledge(round);
+            let mut roots = self.find_roots(known).await?.into_iter();
+            let visible = match roots.next() {
+                Some(root) => self.core.whole(self.lane, self.object, root).await?,
+                None => None,
+            };
+            let hidden = roots.collect();
+            if let Some(visible) = &visible {
+                let trusted = known != Knowledge::Damaged;
+                if let Some(manifest) = self.same(visible).await.filter(|_| trusted) {
+                    self.purge(hidden).await?;
+                    self.publish(visible.slot, manifest);
+                    return Ok((self.stored(true), None));
+                }
+            }
+            self.purge(hidden).await?;
+            let Some(slot) = self.store().await? else { continue };
+            self.hold.bump();
+            let manifest = self.manifest(slot);
+            self.publish(slot, manifest);
+            let Some(visible) = visible else { return Ok((self.stored(false), None)) };
+            self.delete_old_root(&visible).await?;
+            return Ok((self.stored(false), Some((visible.slot, visible.chunk_count()))));
+        }
+        Err(Error::new(
+            ErrorCode::FileWriteFail,
+            format!(
+                "{}: roots of it appeared {ROUNDS} times while it was written; \
+                 is another process writing to this namespace?",
+                self.object
+            ),
+        ))
+    }
+
+    fn stored(&self, already: bool) -> Stored {
+        Stored { size: u64::from(self.whole.len()), already }
+    }
+
+    /// What is known of the key, and which slots commands of unknown outcome may still change.
+    fn knowledge(&mut self, round: u32) -> Knowledge {
+        let quarantine = self.hold.review_quarantine((self.core.clock)());
+        let now = (self.core.clock)();
+        self.blocked = SlotSet::default();
+        self.root_ghosts = SlotSet::default();
+        for mark in quarantine.iter().filter(|mark| mark.until > now) {
+            self.haunt(mark.slot, mark.ghost);
+        }
+        match self.core.index.get(&self.object.fingerprint) {
+            Knowledge::Damaged => Knowledge::Damaged,
+            _ if round > 0 || !quarantine.is_empty() => Knowledge::Unknown,
+            known => known,
+        }
+    }
+
+    fn haunt(&mut self, slot: Slot, ghost: Ghost) {
+        self.haunted = true;
+        self.blocked.insert(slot);
+        if ghost == Ghost::RootStore {
+            self.root_ghosts.insert(slot);
+        }
+    }
+
+    fn quarantine(&mut self, slot: Slot, ghost: Ghost) {
+        self.core.quarantine(self.hold, self.object, slot, ghost);
+        self.haunt(slot, ghost);
+    }
+
+    /// Rule 1: all roots of the key, lowest slot first. The payload is hashed meanwhile, as far as
+    /// it may turn out to be stored already.
+    async fn find_roots(&mut self, known: Knowledge) -> Result<Vec<StoredRoot>> {
+        let guess = root_value_len(self.plan, self.object.key.len(), self.payload.len());
+        let asks = match known {
+            Knowledge::Absent => return Ok(Vec::new()),
+            Knowledge::Only(root) => vec![(root.slot, Ask::Root { guess, want: Want::Prefix })],
+            Knowledge::Visible(root) => self.core.ask_all(root.slot, guess),
+            Knowledge::Unknown | Knowledge::Damaged => self.core.ask_all(Slot::FIRST, guess),
+        };
+        let only = matches!(known, Knowledge::Only(_));
+        let may_be_stored = match known {
+            Knowledge::Only(root) | Knowledge::Visible(root) => root.size == self.whole.len(),
+            _ => true,
+        };
+        let search = self.core.search(self.lane, self.object, asks);
+        let mut found = if may_be_stored {
+            both(search, self.sums.complete(self.lane, &self.payload)).await.0?
+        } else {
+            search.await?
+        };
+        if only && found.roots.is_empty() {
+            // The index was wrong: somebody else changed the device.
+            let asks = self.core.ask_all(Slot::FIRST, guess);
+            found = self.core.search(self.lane, self.object, asks).await?;
+        }
+        self.blocked = self.blocked.union(found.occupied);
+        Ok(found.roots)
+    }
+
+    /// Rule 2: whether `root` is a good copy of the payload, judged at its own chunk boundaries
+    /// and by its own kind of checksum; with what a reader needs to know of it.
+    async fn same(&mut self, root: &StoredRoot) -> Option<Option<CachedManifest>> {
+        let bytes = root.payload().ok()?;
+        if root.header.kind == ObjectKind::Inline {
+            return self.whole.equals(bytes).then_some(None);
+        }
+        let manifest = Manifest::parse(bytes).ok()?;
+        manifest.verify_placement(&self.object.keys, root.slot).ok()?;
+        if manifest.logical_size != self.whole.len() {
+            return None;
+        }
+        let (kind, piece) = (root.header.checksum, manifest.chunk_size());
+        if !self.sums.are(kind, piece) {
+            let mut stored_sums = Sums::of_pieces(kind, piece, self.whole.len());
+            stored_sums.complete(self.lane, &self.payload).await;
+            return same_sums(&manifest, &stored_sums)
+                .then(|| Some(CachedManifest::of(&manifest, root.slot, kind)));
+        }
+        self.sums.complete(self.lane, &self.payload).await;
+        same_sums(&manifest, &self.sums)
+            .then(|| Some(CachedManifest::of(&manifest, root.slot, kind)))
+    }
+
+    /// Rule 3: deletes hidden roots, highest slot first, each root before its chunks.
+    async fn purge(&mut self, mut hidden: Vec<StoredRoot>) -> Result<()> {
+        while let Some(root) = hidden.pop() {
+            let slot = root.slot;
+            let failed = |error: CommandError| {
+                let what = format_args!("{}: purge of slot {}", self.object, slot.get());
+                error.into_error(Direction::Write, what)
+            };
+            let deleted = self.core.delete(self.lane, self.object.keys.root(slot)).await;
+            if deleted.ghost {
+                self.core.quarantine(self.hold, self.object, slot, Ghost::Delete);
+            }
+            if let Some(error) = deleted.error {
+                self.core.index.distrust(self.object.fingerprint);
+                return Err(failed(error));
+            }
+            let all: Vec<u32> = (0..root.chunk_count()).collect();
+            let chunks = self.core.delete_chunks(self.lane, self.object, slot, &all).await;
+            if chunks.ghost {
+                self.core.quarantine(self.hold, self.object, slot, Ghost::Delete);
+            }
+            if let Some(error) = chunks.error {
+                return Err(failed(error));
+            }
+            self.haunted |= deleted.ghost || chunks.ghost;
+        }
+        Ok(())
+    }
+
+    /// Rule 4: the lowest slot that can hold the new version, and the new version in it. `None`: a
+    /// root of this key turned up.
+    async fn store(&mut self) -> Result<Option<Slot>> {
+        for slot in Slot::all() {
+            if self.blocked.contains(slot) {
+                if self.root_ghosts.contains(slot) {
+                    return Err(Error::new(
+                        ErrorCode::InvalidRead,
+                        format!(
+                            "{}: an earlier Store without an answer may still appear in slot {}, \
+                             hiding what would be written now; offload it again in {} ms",
+                            self.object,
+                            slot.get(),
+                            self.core.settle.as_millis()
+                        ),
+                    ));
+                }
+                continue;
+            }
+            match self.store_at(slot).await? {
+                At::Stored => return Ok(Some(slot)),
+                At::Conflict => self.blocked.insert(slot),
+                At::UnknownRoot => return Ok(None),
+            }
+        }
+        Err(Error::new(
+            ErrorCode::ObjectAlreadyExists,
+            format!("{}: no free slot: other values hold all {MAX_SLOTS} of them", self.object),
+        ))
+    }
+
+    async fn store_at(&mut self, slot: Slot) -> Result<At> {
+        let mut created = Vec::new();
+        let stored = match self.plan {
+            WritePlan::Inline => Ok(true),
+            WritePlan::Chunked { chunk_size, .. } => {
+                self.store_chunks(slot, chunk_size, &mut created).await
+            }
+        };
+        let at = match stored {
+            Ok(true) => self.store_root(slot).await,
+            Ok(false) => Ok(At::Conflict),
+            Err(error) => Err(Undone::Discard(error)),
+        };
+        match at {
+            Ok(At::Stored) => Ok(At::Stored),
+            Ok(other) => {
+                self.discard(slot, &created).await;
+                Ok(other)
+            }
+            Err(Undone::Discard(error)) => {
+                self.discard(slot, &created).await;
+                Err(error)
+            }
+            Err(Undone::Keep(error)) => Err(error),
+        }
+    }
+
+    /// Stores the chunks, hashing each while it is on its way. False: a chunk of other bytes is
+    /// there. `created` gets the chunks that were not there before.
+    async fn store_chunks(
+        &mut self,
+        slot: Slot,
+        chunk_size: u32,
+        created: &mut Vec<u32>,
+    ) -> Result<bool> {
+        let ranges: Vec<PayloadRange<'a>> = self.payload.chunks(chunk_size).collect();
+        let mut commands = self.lane.commands();
+        let mut conflict = false;
+        let mut failure: Option<Error> = None;
+        let key = |index: usize| self.object.keys.chunk(slot, ChunkIndex(index as u32));
+        let store = |index: usize| Operation::Store {
+            key: key(index),
+            value: Value { head: Vec::new(), body: ranges[index] },
+        };
+        let mut next = 0;
+        loop {
+            let arrived = if next < ranges.len() && !conflict && failure.is_none() {
+                commands.submit(next as u64, store(next));
+                self.sums.piece(next, &ranges[next]);
+                next += 1;
+                self.lane.yield_now().await;
+                match commands.try_next() {
+                    Some(arrived) => arrived,
+                    None => continue,
+                }
+            } else {
+                match commands.next().await {
+                    Some(arrived) => arrived,
+                    None => break,
+                }
+            };
+            let (id, completion) = arrived;
+            let index = (id & !(AGAIN | COMPARE)) as usize;
+            let range = ranges[index];
+            match completion.result {
+                Ok(_) if id & COMPARE == 0 => created.push(index as u32),
+                Ok(reply) => {
+                    let stored = completion.buffer.as_deref().unwrap_or_default();
+                    conflict |= !self.is_value(&range, stored, reply.value_len);
+                }
+                Err(error) if id & COMPARE != 0 && error.is_short_buffer() => conflict = true,
+                Err(error) if id & COMPARE == 0 && error.is_exists() => {
+                    let transfer = self.core.executor.capabilities().transfer_len(range.len());
+                    let buffer = self.core.executor.buffers().get(transfer as usize);
+                    let compare = Operation::Retrieve { key: key(index), buffer, len: range.len() };
+                    commands.submit(index as u64 | COMPARE, compare);
+                }
+                Err(error) if id & (AGAIN | COMPARE) == 0 && error.outcome_unknown() => {
+                    // The same bytes again: whichever of the two is executed, it is right.
+                    commands.submit(index as u64 | AGAIN, store(index));
+                }
+                Err(error) => {
+                    let what =
+                        format_args!("{}: chunk {index} in slot {}", self.object, slot.get());
+                    failure.get_or_insert_with(|| error.into_error(Direction::Write, what));
+                }
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(!conflict),
+        }
+    }
+
+    /// Whether a stored value, reported to have `reported` bytes, is `range`: exact or padded.
+    fn is_value(&self, range: &PayloadRange<'_>, stored: &[u8], reported: Option<u32>) -> bool {
+        let len = range.len();
+        let padded = self.core.executor.capabilities().transfer_len(len);
+        let plausible = reported.is_none_or(|reported| reported == len || reported == padded);
+        plausible && stored.get(..len as usize).is_some_and(|bytes| range.equals(bytes))
+    }
+
+    /// Rule 5, the visibility mark.
+    async fn store_root(&mut self, slot: Slot) -> std::result::Result<At, Undone> {
+        let key = self.object.keys.root(slot);
+        let mut ghost = false;
+        loop {
+            let head = self.root_head(slot);
+            let body = match self.plan {
+                WritePlan::Inline => self.whole,
+                WritePlan::Chunked { .. } => PayloadRange::EMPTY,
+            };
+            let stored = self.lane.run(Operation::Store { key, value: Value { head, body } }).await;
+            let at = match stored.result {
+                Ok(_) => Ok(At::Stored),
+                Err(error) if error.is_exists() => self.judge_root(slot).await,
+                Err(error) if error.outcome_unknown() && !ghost => {
+                    // The same root again: whichever of the two is executed, it is right.
+                    ghost = true;
+                    continue;
+                }
+                Err(error) => {
+                    ghost |= error.outcome_unknown();
+                    let what = format_args!("{}: root in slot {}", self.object, slot.get());
+                    Err(error.into_error(Direction::Write, what))
+                }
+            };
+            if ghost {
+                self.quarantine(slot, Ghost::RootStore);
+            }
+            return match at {
+                Err(error) if ghost => Err(Undone::Keep(
+                    error.context("either version may be stored, and the root may still appear"),
+                )),
+                Err(error) => Err(Undone::Discard(error)),
+                Ok(at) => Ok(at),
+            };
+        }
+    }
+
+    /// Header, identity and, of a chunked object, the manifest.
+    fn root_head(&mut self, slot: Slot) -> Vec<u8> {
+        let (kind, manifest) = match self.plan {
+            WritePlan::Inline => (ObjectKind::Inline, None),
+            WritePlan::Chunked { .. } => {
+                (ObjectKind::Manifest, Some(self.new_manifest(slot).encode()))
+            }
+        };
+        let (len, sum) = match &manifest {
+            Some(bytes) => (bytes.len() as u32, self.core.checksum.of_slice(bytes)),
+            None => (self.whole.len(), self.sums.piece(0, &self.whole)),
+        };
+        let (keys, key) = (&self.object.keys, self.object.key);
+        let mut head = root_prefix(kind, self.core.checksum, keys, slot, key, len, sum);
+        head.extend_from_slice(&manifest.unwrap_or_default());
+        head
+    }
+
+    fn new_manifest(&mut self, slot: Slot) -> Manifest {
+        let WritePlan::Chunked { chunk_size, .. } = self.plan else {
+            return Manifest { logical_size: self.whole.len(), chunks: Vec::new() };
+        };
+        let chunks =
+            self.payload.chunks(chunk_size).enumerate().map(|(index, range)| ChunkRecord {
+                key: self.object.keys.chunk(slot, ChunkIndex(index as u32)),
+                size: range.len(),
+                checksum: self.sums.piece(index, &range),
+            });
+        Manifest { logical_size: self.whole.len(), chunks: chunks.collect() }
+    }
+
+    /// The root key of `slot` holds a value already: which?
+    async fn judge_root(&mut self, slot: Slot) -> Result<At> {
+        let expected = self.root_head(slot);
+        let guess = root_value_len(self.plan, self.object.key.len(), self.payload.len());
+        let ask = (slot, Ask::Root { guess, want: Want::Whole });
+        let found = self.core.search(self.lane, self.object, [ask]).await?;
+        let Some(root) = found.roots.first() else {
+            let gone = !found.occupied.contains(slot);
+            return Ok(if gone { At::UnknownRoot } else { At::Conflict });
+        };
+        let (prefix, manifest) = expected.split_at(root_prefix_len(self.object.key.len()));
+        let same = root.prefix() == prefix
+            && root.payload().is_ok_and(|payload| match self.plan {
+                WritePlan::Inline => self.whole.equals(payload),
+                WritePlan::Chunked { .. } => payload == manifest,
+            });
+        Ok(if same { At::Stored } else { At::UnknownRoot })
+    }
+
+    /// Deletes what this attempt created in `slot`. What cannot be deleted stays as an orphan.
+    async fn discard(&mut self, slot: Slot, created: &[u32]) {
+        let deleted = self.core.delete_chunks(self.lane, self.object, slot, created).await;
+        if deleted.ghost {
+            self.quarantine(slot, Ghost::Delete);
+        }
+        if let Some(error) = deleted.error {
+            log::warning!(
+                "{}: chunks of a failed write stay in slot {} as orphans: {error}",
+                self.object,
+                slot.get()
+            );
+        }
+    }
+
+    /// Rule 5: readers find the version in `slot` from now on.
+    fn publish(&self, slot: Slot, manifest: Option<CachedManifest>) {
+        let key = self.object.fingerprint;
+        match manifest {
+            Some(manifest) => self.core.manifests.put(key, manifest),
+            None => self.core.manifests.remove(&key),
+        }
+        self.core.index.put(key, Root { slot, size: self.whole.len() }, !self.haunted);
+    }
+
+    fn manifest(&mut self, slot: Slot) -> Option<CachedManifest> {
+        let WritePlan::Chunked { .. } = self.plan else { return None };
+        let manifest = self.new_manifest(slot);
+        Some(CachedManifest::of(&manifest, slot, self.core.checksum))
+    }
+
+    /// Rule 6.
+    async fn delete_old_root(&mut self, old: &StoredRoot) -> Result<()> {
+        let deleted = self.core.delete(self.lane, self.object.keys.root(old.slot)).await;
+        if deleted.ghost {
+            self.quarantine(old.slot, Ghost::Delete);
+        }
+        let Some(error) = deleted.error else { return Ok(()) };
+        self.core.index.distrust(self.object.fingerprint);
+        let what = format_args!(
+            "{}: the new version is stored, but the old root in slot {} could not be deleted: \
+             either version may be read until the key is written again",
+            self.object,
+            old.slot.get()
+        );
+        Err(error.into_error(Direction::Write, what))
+    }
+}
+
+/// How a root that was not stored leaves the chunks of its attempt.
+enum Undone {
+    /// Nothing refers to them.
+    Discard(Error),
+    /// The root may still appear.
+    Keep(Error),
+}
+
+fn same_sums(manifest: &Manifest, sums: &Sums) -> bool {
+    sums.all().is_some_and(|sums| {
+        sums.len() == manifest.chunks.len()
+            && sums.iter().zip(&manifest.chunks).all(|(sum, chunk)| *sum == chunk.checksum)
+    })
+}
