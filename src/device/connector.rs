@@ -5,6 +5,9 @@ use std::sync::Arc;
 use nvme_kv_command_set::{IdentifyKvNamespace, Wire, WireProfile};
 
 use super::executor::{Capabilities, Executor};
+use super::io_uring::{IoUringExecutor, OpenError};
+use super::ioctl::IoctlExecutor;
+use super::node::{self, Discovery};
 use super::{BufferPool, CommandError};
 use crate::config::{ConnectorConfig, Transport};
 use crate::error::{Error, ErrorCode, Result};
@@ -12,6 +15,10 @@ use crate::log;
 
 /// Bytes of idle transport buffers that are kept for reuse.
 const KEPT_BUFFER_BYTES: usize = 64 << 20;
+/// Bytes of transport buffers that are registered with the kernel, where it allows that.
+const ARENA_BYTES: usize = 16 << 20;
+/// More commands in flight than any NVMe queue of Linux has room for gain nothing.
+const MAX_QUEUE_DEPTH: u32 = 4096;
 
 /// An open namespace.
 #[derive(Clone, Debug)]
@@ -34,16 +41,7 @@ impl Connector {
         }
         let executor: Arc<dyn Executor> = match config.transport {
             Transport::Emulated => open_emulated(config)?,
-            Transport::Auto | Transport::IoUring | Transport::Ioctl => {
-                return Err(Error::new(
-                    ErrorCode::NotSupported,
-                    format!(
-                        "transport {} for {} is not available in this build: set \
-                         MOONCAKE_NVME_KV_TRANSPORT=emulated with a mem:NAME or directory path",
-                        config.transport, config.device_path
-                    ),
-                ));
-            }
+            Transport::Auto | Transport::IoUring | Transport::Ioctl => open_kernel(config)?,
         };
         Ok(Connector { executor })
     }
@@ -57,29 +55,54 @@ impl Connector {
     pub fn executor(&self) -> &Arc<dyn Executor> {
         &self.executor
     }
+
+    /// Offers memory for transfers, see [`Executor::register_memory`].
+    ///
+    /// # Errors
+    /// INVALID_PARAMS when the range is empty or overlaps one that is registered.
+    ///
+    /// # Safety
+    /// The range stays mapped until [`Connector::unregister_memory`] was called with `start` or
+    /// the executor is dropped.
+    pub unsafe fn register_memory(&self, start: *mut u8, len: usize) -> Result<()> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.executor.register_memory(start, len) }
+    }
+
+    /// Takes back an offer, see [`Executor::unregister_memory`].
+    pub fn unregister_memory(&self, start: *mut u8) {
+        self.executor.unregister_memory(start);
+    }
 }
 
-/// The wire settings of a configuration.
-fn wire(config: &ConnectorConfig) -> Wire {
+/// The wire settings of a configuration, for the namespace with identifier `nsid`.
+fn wire(config: &ConnectorConfig, nsid: u32) -> Wire {
     Wire {
         profile: config.wire_profile,
-        nsid: config.nsid,
+        nsid,
         transfer_alignment: config.transfer_alignment,
         value_block_unit: config.value_block_unit,
         timeout_ms: u32::try_from(config.command_timeout.as_millis()).unwrap_or(u32::MAX),
     }
 }
 
-/// The configured limits, lowered (never raised) by what the namespace says of itself.
-fn capabilities(config: &ConnectorConfig, namespace: &IdentifyKvNamespace) -> Result<Capabilities> {
+/// The configured limits, lowered (never raised) by what the namespace says of itself and by the
+/// longest transfer.
+fn capabilities(
+    config: &ConnectorConfig,
+    namespace: &IdentifyKvNamespace,
+    max_transfer: Option<u32>,
+) -> Result<Capabilities> {
     let configured = config.effective_max_value_size();
     let alignment = config.transfer_alignment.max(1);
-    let device = namespace.current().map_or(u32::MAX, |format| format.max_value_len);
+    let value = namespace.current().map_or(u32::MAX, |format| format.max_value_len);
+    let transfer = max_transfer.unwrap_or(u32::MAX);
+    let device = value.min(transfer);
     let lowered = configured.min(device - device % alignment);
     if lowered < configured {
         log::info!(
-            "{}: the namespace holds values of at most {device} bytes: \
-             value size lowered from {configured} to {lowered}",
+            "{}: the namespace holds values of at most {value} bytes, a transfer moves at most \
+             {transfer}: value size lowered from {configured} to {lowered}",
             config.device_path
         );
     }
@@ -87,16 +110,20 @@ fn capabilities(config: &ConnectorConfig, namespace: &IdentifyKvNamespace) -> Re
         return Err(Error::new(
             ErrorCode::InvalidParams,
             format!(
-                "{}: no value fits: protocol limit {}, runtime limit {}, namespace limit {device}, \
-                 each rounded down to the transfer alignment {alignment}; raise the smallest",
+                "{}: no value fits: protocol limit {}, runtime limit {}, namespace limit {value}, \
+                 transfer limit {transfer}, each rounded down to the transfer alignment \
+                 {alignment}; raise the smallest",
                 config.device_path, config.protocol_max_value_size, config.runtime_transfer_limit
             ),
         ));
     }
     Ok(Capabilities {
         max_value_size: lowered,
-        max_retrieve_size: config.protocol_max_value_size.max(lowered),
-        queue_depth: config.queue_depth,
+        max_retrieve_size: config
+            .protocol_max_value_size
+            .min(transfer - transfer % alignment)
+            .max(lowered),
+        queue_depth: config.queue_depth.min(MAX_QUEUE_DEPTH),
         transfer_alignment: match config.wire_profile {
             WireProfile::Mooncake => alignment,
             // Values keep their exact size; only the buffer is a multiple of 4, which the kernel
@@ -108,6 +135,46 @@ fn capabilities(config: &ConnectorConfig, namespace: &IdentifyKvNamespace) -> Re
     })
 }
 
+/// A namespace behind the kernel's NVMe driver.
+fn open_kernel(config: &ConnectorConfig) -> Result<Arc<dyn Executor>> {
+    let Discovery { node, nsid, namespace, max_transfer } = node::discover(config)?;
+    let node = Arc::new(node);
+    let wire = wire(config, nsid);
+    let capabilities = capabilities(config, &namespace, max_transfer)?;
+    // Where the kernel does not tell, the longest transfer that we make is none too long.
+    let max_transfer = max_transfer.unwrap_or(capabilities.max_retrieve_size) as usize;
+    if config.transport != Transport::Ioctl {
+        let buffers = BufferPool::with_arena(KEPT_BUFFER_BYTES, ARENA_BYTES);
+        let (node, capabilities) = (Arc::clone(&node), capabilities.clone());
+        match IoUringExecutor::open(node, wire, capabilities, max_transfer, buffers) {
+            Ok(executor) => {
+                log::info!("{}: transport io_uring", config.device_path);
+                return Ok(Arc::new(executor));
+            }
+            Err(OpenError::Failed(error)) => {
+                let what = format!("{}: the first command through io_uring", config.device_path);
+                return Err(Error::new(ErrorCode::FileOpenFail, format!("{what}: {error}")));
+            }
+            Err(OpenError::Unavailable(reason)) if config.transport == Transport::Auto => {
+                log::warning!("{}: {reason}; using ioctl", config.device_path);
+            }
+            Err(OpenError::Unavailable(reason)) => {
+                return Err(Error::new(
+                    ErrorCode::NotSupported,
+                    format!(
+                        "{}: {reason}; set MOONCAKE_NVME_KV_TRANSPORT=auto or ioctl, or use a \
+                         kernel (6.0 or later) that allows it (sysctl kernel.io_uring_disabled)",
+                        config.device_path
+                    ),
+                ));
+            }
+        }
+    }
+    let buffers = BufferPool::new(KEPT_BUFFER_BYTES);
+    log::info!("{}: transport ioctl", config.device_path);
+    Ok(Arc::new(IoctlExecutor::new(node, wire, capabilities, max_transfer, buffers)))
+}
+
 #[cfg(feature = "emulated")]
 fn open_emulated(config: &ConnectorConfig) -> Result<Arc<dyn Executor>> {
     let path = &config.device_path;
@@ -115,10 +182,10 @@ fn open_emulated(config: &ConnectorConfig) -> Result<Arc<dyn Executor>> {
         Error::new(ErrorCode::FileOpenFail, format!("emulated namespace {path}: {what}"))
     };
     let namespace = nvme_kv_emulator::open(path).map_err(|error| failed(&error))?;
-    let wire = wire(config);
+    let wire = wire(config, config.nsid);
     let identified = super::emulated::identify(&namespace, &wire)
         .map_err(|error: CommandError| failed(&format!("Identify: {error}")))?;
-    let capabilities = capabilities(config, &identified)?;
+    let capabilities = capabilities(config, &identified, None)?;
     let buffers = BufferPool::new(KEPT_BUFFER_BYTES);
     Ok(Arc::new(super::EmulatedExecutor::new(namespace, wire, capabilities, buffers)))
 }

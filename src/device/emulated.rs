@@ -12,7 +12,8 @@ use nvme_kv_command_set::{
 use nvme_kv_emulator::{CompletionOrder, Data, Namespace, Outcome};
 
 use super::executor::{Capabilities, Completion, Executor, Operation, Reply, Request, Stream};
-use super::{BufferPool, CommandError};
+use super::statistics::Counters;
+use super::{BufferPool, CommandError, Statistics};
 
 /// Zeros that pad a value to the transfer alignment, lent to the namespace.
 static ZEROS: [u8; 4096] = [0; 4096];
@@ -24,6 +25,7 @@ pub struct EmulatedExecutor {
     wire: Wire,
     capabilities: Capabilities,
     buffers: BufferPool,
+    counters: Counters,
 }
 
 impl EmulatedExecutor {
@@ -34,7 +36,8 @@ impl EmulatedExecutor {
         capabilities: Capabilities,
         buffers: BufferPool,
     ) -> Self {
-        EmulatedExecutor { namespace, wire, capabilities, buffers }
+        let counters = Counters::default();
+        EmulatedExecutor { namespace, wire, capabilities, buffers, counters }
     }
 
     /// Runs one request; the duration is when its completion is due, counted from now.
@@ -84,6 +87,7 @@ impl EmulatedExecutor {
     }
 
     fn io(&self, command: &PassthroughCommand, data: Data<'_>) -> IoResult {
+        self.counters.commands.add(1);
         convert(self.namespace.execute(&command.to_bytes(), data))
     }
 }
@@ -170,6 +174,10 @@ impl Executor for EmulatedExecutor {
 
     fn identify(&self) -> Result<IdentifyKvNamespace, CommandError> {
         identify(&self.namespace, &self.wire)
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.counters.snapshot()
     }
 }
 

@@ -61,6 +61,16 @@ impl CommandError {
         matches!(self, CommandError::Status(status) if *status == Status::INVALID_OPCODE)
     }
 
+    /// The controller or the path to it is gone: the device did not see the command. This says
+    /// nothing about keys or room.
+    pub fn is_device_gone(&self) -> bool {
+        match self {
+            CommandError::Status(status) => *status == Status::HOST_PATHING_ERROR,
+            CommandError::Errno(errno) => matches!(*errno, libc::ENODEV | libc::ENXIO),
+            CommandError::Unanswered(_) => false,
+        }
+    }
+
     /// Mooncake's code: the status table of the KV command set, or the errno table; the two are
     /// never mixed.
     pub fn code(&self, direction: Direction) -> ErrorCode {

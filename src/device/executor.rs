@@ -10,7 +10,7 @@ use std::fmt::Debug;
 
 use nvme_kv_command_set::{IdentifyKvNamespace, Key, PhysicalKey, WireProfile};
 
-use super::{Buffer, BufferPool, CommandError, Target, Value};
+use super::{Buffer, BufferPool, CommandError, Statistics, Target, Value};
 
 /// What an executor can do, fixed at open.
 #[derive(Clone, Debug)]
@@ -132,6 +132,28 @@ pub trait Executor: Send + Sync + Debug {
 
     /// Identify Namespace of the Key Value command set.
     fn identify(&self) -> Result<IdentifyKvNamespace, CommandError>;
+
+    /// What has been done so far; zeros where nothing is counted.
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+
+    /// Offers `len` bytes at `start` for transfers, so that their pages are pinned once and not
+    /// per command. A hint: a transport that has no use for it, or may not, does without.
+    ///
+    /// # Errors
+    /// INVALID_PARAMS when the range is empty or overlaps one that is registered.
+    ///
+    /// # Safety
+    /// The range stays mapped until [`Executor::unregister_memory`] was called with `start` or the
+    /// executor is dropped.
+    unsafe fn register_memory(&self, _start: *mut u8, _len: usize) -> crate::error::Result<()> {
+        Ok(())
+    }
+
+    /// Takes back an offer. No call that uses the range may be running. The range may be unmapped
+    /// afterwards; other memory at the same addresses may be used by calls that begin later.
+    fn unregister_memory(&self, _start: *mut u8) {}
 }
 
 /// Executes `operations` and returns their completions in the order of the operations, tags

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use nvme_kv_command_set::{IdentifyKvNamespace, Key, PhysicalKey};
 
 use super::executor::{Capabilities, Completion, Executor, Operation, Request, Stream};
-use super::{BufferPool, CommandError};
+use super::{BufferPool, CommandError, Statistics};
 
 /// The kinds of command that are counted and can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -229,5 +229,18 @@ impl Executor for FaultExecutor {
 
     fn identify(&self) -> Result<IdentifyKvNamespace, CommandError> {
         self.inner.identify()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.inner.statistics()
+    }
+
+    unsafe fn register_memory(&self, start: *mut u8, len: usize) -> crate::error::Result<()> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.register_memory(start, len) }
+    }
+
+    fn unregister_memory(&self, start: *mut u8) {
+        self.inner.unregister_memory(start);
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows what a root, a manifest or a logical key is.
 
+mod arena;
 mod buffer;
 mod connector;
 #[cfg(feature = "emulated")]
@@ -14,7 +15,16 @@ mod emulated;
 mod error;
 mod executor;
 pub mod fault;
+mod flight;
+mod io_uring;
+mod ioctl;
+mod kernel_result;
 mod memory;
+mod node;
+mod placement;
+mod queue;
+mod statistics;
+mod workers;
 
 pub use buffer::{Buffer, BufferPool};
 pub use connector::Connector;
@@ -25,4 +35,7 @@ pub use executor::{
     Capabilities, Completion, Executor, Operation, Reply, Request, Stream, execute_batch,
     execute_one,
 };
+pub use io_uring::IoUringExecutor;
+pub use ioctl::IoctlExecutor;
 pub use memory::{Destination, Payload, PayloadRange, Target, Value};
+pub use statistics::Statistics;
