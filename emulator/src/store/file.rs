@@ -98,7 +98,7 @@ impl FileStore {
         if !home.try_exists()? {
             create(directory, &home, new_nguid)?;
         }
-        let database = database(&home)?;
+        let database = Database::builder(&home).open()?;
         let nguid = read_identity(&database)?;
         let values = database.keyspace("values", value_options)?;
         let (lengths, usage) = read_lengths(&values)?;
@@ -223,7 +223,7 @@ fn create(directory: &Path, home: &Path, nguid: [u8; 16]) -> Result<(), Director
     if unfinished.try_exists()? {
         fs::remove_dir_all(&unfinished)?;
     }
-    let database = database(&unfinished)?;
+    let database = Database::builder(&unfinished).open()?;
     let identity = database.keyspace("identity", KeyspaceCreateOptions::default)?;
     let values = database.keyspace("values", value_options)?;
     identity.insert("format", FORMAT.to_le_bytes())?;
@@ -235,14 +235,11 @@ fn create(directory: &Path, home: &Path, nguid: [u8; 16]) -> Result<(), Director
     Ok(())
 }
 
-fn database(path: &Path) -> Result<Database, fjall::Error> {
-    // A record is handed to the operating system before its insert returns:
-    // the durability this store promises.
-    Database::builder(path).manual_journal_persist(false).open()
-}
-
 fn value_options() -> KeyspaceCreateOptions {
+    // Not manual: a record is handed to the operating system before its insert
+    // returns, which is the durability this store promises.
     KeyspaceCreateOptions::default()
+        .manual_journal_persist(false)
         .with_kv_separation(Some(KvSeparationOptions::default().separation_threshold(1024)))
 }
 
