@@ -13,9 +13,9 @@ use crate::device::Payload;
 struct Script {
     depth: usize,
     region: Option<u16>,
-    /// Pushed, not yet submitted.
-    staged: Vec<Pushed>,
-    started: VecDeque<Pushed>,
+    /// Tokens pushed, not yet submitted.
+    staged: Vec<u64>,
+    started: VecDeque<u64>,
     log: Rc<RefCell<Log>>,
     /// Delivered before anything else.
     injected: VecDeque<RawCompletion>,
@@ -24,13 +24,6 @@ struct Script {
     /// Refuse what is staged at this submission, counted from 1.
     refuse_at: Option<(usize, i32)>,
     ready: VecDeque<RawCompletion>,
-}
-
-#[derive(Clone, Copy)]
-struct Pushed {
-    token: u64,
-    command: PassthroughCommand,
-    addressing: Addressing,
 }
 
 /// What a queue saw, for after it is gone.
@@ -51,9 +44,9 @@ impl Script {
     }
 
     fn complete_one(&mut self) {
-        let Some(pushed) = self.started.pop_front() else { return };
+        let Some(token) = self.started.pop_front() else { return };
         let (result, dw0) = self.answers.pop_front().unwrap_or((0, 0));
-        self.ready.push_back(RawCompletion { token: pushed.token, result, dw0 });
+        self.ready.push_back(RawCompletion { token, result, dw0 });
         self.log.borrow_mut().left_in_flight = self.started.len();
     }
 }
@@ -72,7 +65,7 @@ impl Queue for Script {
     }
 
     unsafe fn push(&mut self, token: u64, command: &PassthroughCommand, addressing: Addressing) {
-        self.staged.push(Pushed { token, command: *command, addressing });
+        self.staged.push(token);
         let mut log = self.log.borrow_mut();
         log.tokens.push(token);
         log.commands.push((*command, addressing));
@@ -84,7 +77,7 @@ impl Queue for Script {
             log.groups.push(self.staged.len());
             if let Some((at, errno)) = self.refuse_at {
                 if log.groups.len() == at {
-                    let tokens = self.staged.drain(..).map(|pushed| pushed.token).collect();
+                    let tokens = self.staged.drain(..).collect();
                     return Err(Refused { errno, tokens });
                 }
             }
