@@ -10,6 +10,7 @@ use std::{
 use crate::target::{
     Shared,
     buffer::ReceiveBuffer,
+    connections::OpenConnection,
     pdu::{
         self, COMMON_LEN, Fatal, FatalStatus, Header, HostData, INITIALIZE_LEN, SHORT_LEN, kind,
     },
@@ -25,7 +26,8 @@ const LINGER_TIME: Duration = Duration::from_secs(1);
 /// Serves a connection until the host closes it, breaks the protocol or falls
 /// silent, or until the socket is shut down from inside: for reading, to send
 /// what is left; for both, to end now.
-pub(super) fn serve(shared: &Shared, socket: &Arc<TcpStream>) -> io::Result<()> {
+pub(super) fn serve(open: &OpenConnection) -> io::Result<()> {
+    let (shared, socket) = (&*open.shared, &open.socket);
     socket.set_nonblocking(true)?;
     socket.set_nodelay(true)?;
     let mut connection = Connection {
@@ -39,7 +41,11 @@ pub(super) fn serve(shared: &Shared, socket: &Arc<TcpStream>) -> io::Result<()> 
     };
     match connection.run(shared) {
         Err(End::Socket(error)) => Err(error),
-        Err(End::Host) | Ok(()) => Ok(()),
+        Err(End::Host) => Ok(()),
+        Ok(()) => {
+            open.finish(DRAIN_TIME);
+            Ok(())
+        }
         Err(End::Fatal(fatal)) => connection.terminate(fatal),
     }
 }

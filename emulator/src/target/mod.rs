@@ -10,6 +10,7 @@ mod admin;
 mod buffer;
 mod completions;
 mod connection;
+mod connections;
 mod controllers;
 mod entry;
 mod fabrics;
@@ -22,17 +23,19 @@ mod transfer;
 mod wait;
 
 use std::{
-    collections::HashMap,
     io::{self, ErrorKind},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
     thread,
 };
 
-use crate::{namespace::Namespace, sync::lock, target::controllers::Controllers};
-
-/// Connections at the same time; more are closed at once.
-const MAX_CONNECTIONS: usize = 256;
+use crate::{
+    namespace::Namespace,
+    target::{
+        connections::{Connections, OpenConnection},
+        controllers::Controllers,
+    },
+};
 
 /// How a namespace is presented to hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,14 +61,7 @@ struct Shared {
     namespace: Arc<Namespace>,
     nqn: String,
     controllers: Controllers,
-    connections: Mutex<Connections>,
-}
-
-#[derive(Debug, Default)]
-struct Connections {
-    stopping: bool,
-    last_id: u64,
-    open: HashMap<u64, Arc<TcpStream>>,
+    connections: Connections,
 }
 
 impl Target {
@@ -89,8 +85,7 @@ impl Target {
         }
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let controllers = Controllers::default();
-        let connections = Mutex::default();
+        let (controllers, connections) = (Controllers::default(), Connections::default());
         let shared = Arc::new(Shared { namespace, nqn, controllers, connections });
         Ok(Self { listener, address, shared })
     }
@@ -110,17 +105,17 @@ impl Target {
         let mut threads: Vec<thread::JoinHandle<()>> = Vec::new();
         let result = loop {
             let socket = match self.listener.accept() {
-                Ok((socket, _)) => Arc::new(socket),
+                Ok((socket, _)) => socket,
                 Err(error) if is_passing(&error) => continue,
-                Err(_) if lock(&self.shared.connections).stopping => break Ok(()),
+                Err(_) if self.shared.connections.are_stopping() => break Ok(()),
                 Err(error) => break Err(error),
             };
             threads.retain(|thread| !thread.is_finished());
-            let Some(open) = OpenConnection::new(&self.shared, &socket) else { continue };
+            let Some(open) = OpenConnection::new(&self.shared, socket) else { continue };
             let serve = move || {
                 // However a connection ends, its host has seen the reason or
                 // is gone.
-                let _ = connection::serve(&open.shared, &socket);
+                let _ = connection::serve(&open);
             };
             // Without a thread the connection is closed.
             if let Ok(thread) = thread::Builder::new().name("nvme-tcp queue".into()).spawn(serve) {
@@ -138,52 +133,14 @@ impl Target {
     /// Stops: no new connections; every open one executes what it has
     /// received, sends the answers and closes. Does not wait for that.
     pub fn shutdown(&self) {
-        let mut connections = lock(&self.shared.connections);
-        connections.stopping = true;
+        self.shared.connections.stop();
         wait::stop_listening(&self.listener);
-        for socket in connections.open.values() {
-            // An error says that the connection is gone already.
-            let _ = socket.shutdown(Shutdown::Read);
-        }
     }
 
     /// Cuts every open connection, in the middle of what it does. Hosts may
     /// connect again at once.
     pub fn drop_connections(&self) {
-        for socket in lock(&self.shared.connections).open.values() {
-            let _ = socket.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-/// An entry of [`Connections::open`]. Dropped, it takes itself out and closes
-/// the connection.
-struct OpenConnection {
-    shared: Arc<Shared>,
-    id: u64,
-}
-
-impl OpenConnection {
-    /// `None` when the connection must not be served.
-    fn new(shared: &Arc<Shared>, socket: &Arc<TcpStream>) -> Option<Self> {
-        let mut connections = lock(&shared.connections);
-        if connections.stopping || connections.open.len() >= MAX_CONNECTIONS {
-            return None;
-        }
-        connections.last_id += 1;
-        let id = connections.last_id;
-        connections.open.insert(id, Arc::clone(socket));
-        Some(Self { shared: Arc::clone(shared), id })
-    }
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        let socket = lock(&self.shared.connections).open.remove(&self.id);
-        if let Some(socket) = socket {
-            // Not by closing alone: others may hold the descriptor a moment.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        self.shared.connections.cut();
     }
 }
 

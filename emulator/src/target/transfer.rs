@@ -8,12 +8,10 @@ use crate::target::{
     pdu::{self, Fatal, FatalStatus, HostData, SHORT_LEN},
 };
 
-/// Bytes that one connection asks for at the same time. More of them make TCP
-/// over the loopback device drop and retransmit.
+/// Bytes that one connection asks for at the same time, also by one R2T. More
+/// of them make TCP over the loopback device stall, and smaller R2Ts cost a
+/// round trip each.
 const WINDOW: usize = 256 * 1024;
-/// Bytes that one R2T asks for: half the window, so that the next command's
-/// data is on its way while this one's arrives.
-const PIECE: usize = WINDOW / 2;
 
 /// A command whose data is not complete.
 pub(super) struct Transfer {
@@ -64,7 +62,7 @@ impl Transfers {
     pub(super) fn request(&mut self, pool: &mut Pool) -> Option<[u8; SHORT_LEN]> {
         let tag = *self.waiting.front()?;
         let transfer = self.slots[usize::from(tag)].as_mut()?;
-        let len = PIECE.min(transfer.len - transfer.requested);
+        let len = WINDOW.min(transfer.len - transfer.requested);
         if self.outstanding + len > WINDOW {
             return None;
         }

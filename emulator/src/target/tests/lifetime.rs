@@ -1,14 +1,20 @@
 //! Connections that end: by the host, by the target, by silence.
 
-use std::net::Shutdown;
+use std::{net::Shutdown, time::Duration};
 
-use nvme_kv_command_set::Status;
+use nvme_kv_command_set::{Opcode, Status};
 
 use super::{
     exist,
     host::{Host, Served},
     retrieve, store, value,
 };
+use crate::{Effect, Fault, Trigger};
+
+fn slow_store() -> Fault {
+    let on = Trigger { kind: Some(Opcode::Store), nth: 1, key: None };
+    Fault { on, effect: Effect::Delay(Duration::from_millis(50)) }
+}
 
 #[test]
 fn a_host_that_vanishes_in_the_middle_of_its_data_stores_nothing() {
@@ -67,7 +73,7 @@ fn dropped_connections_can_be_opened_again() {
 fn a_stopping_target_answers_what_it_received_and_returns() {
     let mut served = Served::start("target-stop");
     let (_admin, mut io) = served.attach();
-    served.namespace.set_personality("latency=20ms".parse().unwrap());
+    served.namespace.script(slow_store());
     // The answer of the first shows that the second was received with it.
     let both = [
         super::host::capsule(500, [0; 64], &[], 0),
@@ -80,6 +86,25 @@ fn a_stopping_target_answers_what_it_received_and_returns() {
     let second = io.complete(&mut |_| &[]);
     assert_eq!((second.command_id, second.status), (501, Status::SUCCESS));
     assert!(io.is_closed());
+}
+
+#[test]
+fn a_stopping_target_closes_no_queue_before_all_have_their_answers() {
+    let mut served = Served::start("target-stop-together");
+    let (mut admin, mut io) = served.attach();
+    served.namespace.script(slow_store());
+    let both = [
+        super::host::capsule(500, [0; 64], &[], 0),
+        super::host::capsule(501, store(1, 4), b"done", 0),
+    ];
+    io.send(&both.concat());
+    assert_eq!(io.complete(&mut |_| &[]).command_id, 500);
+    served.target.shutdown();
+    assert!(admin.is_closed());
+    // It was sent before the admin queue was closed.
+    io.stream.set_nonblocking(true).unwrap();
+    assert_eq!(io.complete(&mut |_| &[]).command_id, 501);
+    served.stop().unwrap();
 }
 
 #[test]
