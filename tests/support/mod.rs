@@ -3,6 +3,9 @@
 
 #![allow(dead_code, unreachable_pub)] // each test binary uses its part
 
+pub mod places;
+pub mod random;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
