@@ -7,7 +7,7 @@ pub(super) mod sys;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -37,6 +37,13 @@ pub(super) struct Node {
 struct Identity {
     nguid: [u8; 16],
     eui64: [u8; 8],
+}
+
+impl Identity {
+    /// The device states one at all.
+    fn is_stated(&self) -> bool {
+        self.nguid != [0; 16] || self.eui64 != [0; 8]
+    }
 }
 
 impl From<&IdentifyKvNamespace> for Identity {
@@ -69,6 +76,11 @@ impl AsFd for OpenNode {
     }
 }
 
+/// The node at `path` is the one that is open.
+fn is_still(path: &Path, open: &OpenNode) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| numbers(&metadata) == open.created)
+}
+
 fn numbers(metadata: &std::fs::Metadata) -> (u64, u64, u64) {
     (metadata.dev(), metadata.ino(), metadata.rdev())
 }
@@ -96,46 +108,52 @@ impl Node {
         &self.path
     }
 
-    /// The node to send commands to. When commands failed as on a lost node and the node has been
-    /// created again since, it is opened again, if it is the same namespace.
+    /// The node to send commands to. When commands failed as on a lost node and the namespace has
+    /// got a new node since, that one is opened.
     pub(super) fn current(&self) -> Arc<OpenNode> {
-        if self.suspect.swap(false, Ordering::Relaxed) {
-            match self.reopen() {
-                Ok(true) => {}
-                // The next call tries again.
-                Ok(false) => self.suspect.store(true, Ordering::Relaxed),
-                Err(reason) => {
-                    self.suspect.store(true, Ordering::Relaxed);
-                    log::warning!("{}: {reason}", self.path.display());
-                }
-            }
+        if self.suspect.swap(false, Ordering::Relaxed) && !self.look_again() {
+            // The next call looks once more.
+            self.suspect.store(true, Ordering::Relaxed);
         }
         Arc::clone(&self.open.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `false`: there is no node now.
-    fn reopen(&self) -> Result<bool, String> {
+    /// Opens the namespace's node again if it is another one than before. `false`: there is none
+    /// now.
+    ///
+    /// A controller that was removed and connected again while our descriptor held its old node
+    /// gets another name, so every generic node in the directory may be the one.
+    fn look_again(&self) -> bool {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        let Ok(metadata) = std::fs::metadata(&self.path) else { return Ok(false) };
-        if numbers(&metadata) == open.created {
-            return Ok(true);
+        if is_still(&self.path, &open) {
+            return true;
         }
-        let again = OpenNode::open(&self.path, open.generation + 1)
-            .map_err(|error| format!("the node was created again and cannot be opened: {error}"))?;
-        let nsid = sys::namespace_id(again.as_fd())
-            .map_err(|error| format!("the node was created again and has no namespace: {error}"))?;
-        let namespace = identify(&again, nsid, self.timeout_ms)
-            .map_err(|error| format!("the node was created again; Identify: {error}"))?;
-        if nsid != self.nsid || Identity::from(&namespace) != self.identity {
-            return Err(format!(
-                "the node was created again for another namespace (identifier {nsid}, was {}); \
-                 its commands fail until ours is back",
-                self.nsid
-            ));
+        let directory = self.path.parent().unwrap_or(Path::new("/dev"));
+        let others = path::all_generic_nodes(directory).into_iter().filter(|it| *it != self.path);
+        for path in std::iter::once(self.path.clone()).chain(others) {
+            if is_still(&path, &open) {
+                return true;
+            }
+            // The name we were given needs no other proof than the namespace's own.
+            let identified = self.identity.is_stated() || path == self.path;
+            if let (true, Some(again)) = (identified, self.same_namespace(&path, open.generation)) {
+                log::info!("{}: open again as {}", self.path.display(), path.display());
+                *open = Arc::new(again);
+                return true;
+            }
         }
-        log::info!("{}: the node was created again and is open again", self.path.display());
-        *open = Arc::new(again);
-        Ok(true)
+        false
+    }
+
+    /// Opens `path` if it leads to the namespace that this node was opened for.
+    fn same_namespace(&self, path: &Path, generation: u64) -> Option<OpenNode> {
+        if !std::fs::metadata(path).ok()?.file_type().is_char_device() {
+            return None;
+        }
+        let again = OpenNode::open(path, generation + 1).ok()?;
+        let nsid = sys::namespace_id(again.as_fd()).ok()?;
+        let namespace = identify(&again, nsid, self.timeout_ms).ok()?;
+        (nsid == self.nsid && Identity::from(&namespace) == self.identity).then_some(again)
     }
 
     /// What the failure of a command says. Where the last path to a namespace is gone, the kernel

@@ -100,7 +100,7 @@ impl Sysfs<'_> {
         };
         entries(&self.0.join("block"))
             .into_iter()
-            .filter(|disk| disk.file_name().and_then(|name| name.to_str()).is_some_and(is_path))
+            .filter(|disk| is_path(name_of(disk)))
             .filter_map(|disk| {
                 let text = std::fs::read_to_string(disk.join("queue/max_hw_sectors_kb")).ok()?;
                 text.trim().parse::<u32>().ok()?.checked_mul(1024)
@@ -110,16 +110,24 @@ impl Sysfs<'_> {
     }
 }
 
-/// The generic nodes of `instance` in a directory of nodes, in order of their names.
-pub(super) fn generic_nodes(directory: &Path, instance: u32) -> Vec<PathBuf> {
-    let prefix = format!("ng{instance}n");
+/// The generic nodes in a directory of nodes, in order of their names.
+pub(super) fn all_generic_nodes(directory: &Path) -> Vec<PathBuf> {
     let mut nodes = entries(directory);
-    nodes.retain(|path| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with(&prefix) && NodeName::parse(name) == NodeName::Generic
-    });
+    nodes.retain(|path| NodeName::parse(name_of(path)) == NodeName::Generic);
     nodes.sort();
     nodes
+}
+
+/// Those of `instance`.
+pub(super) fn generic_nodes(directory: &Path, instance: u32) -> Vec<PathBuf> {
+    let prefix = format!("ng{instance}n");
+    let mut nodes = all_generic_nodes(directory);
+    nodes.retain(|path| name_of(path).starts_with(&prefix));
+    nodes
+}
+
+fn name_of(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 /// The paths in a directory; none where it cannot be read.
