@@ -1,6 +1,7 @@
 //! The emulated executor does what every executor does.
 #![cfg(feature = "emulated")]
 
+mod executor_bench;
 mod executor_conformance;
 
 use executor_conformance::conformance;

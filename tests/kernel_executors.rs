@@ -1,9 +1,11 @@
 //! The kernel's transports do what every executor does, on the namespace whose generic node
 //! `MNKV_KERNEL_NODE` names. Skipped where it is not set.
 
+mod executor_bench;
 mod executor_conformance;
 
-use executor_conformance::{Bench, Pages, conformance};
+use executor_bench::{Bench, Pages};
+use executor_conformance::conformance;
 use mooncake_nvme_kv::ErrorCode;
 use mooncake_nvme_kv::config::{ConnectorConfig, Transport};
 use mooncake_nvme_kv::device::Connector;
