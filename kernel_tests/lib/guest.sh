@@ -33,10 +33,12 @@ stop_target() {
   kill -TERM "$target" && wait "$target"
 }
 
-# Attaches the target's namespace; MNKV_KERNEL_NODE becomes its generic character device.
+# Attaches the target's namespace; MNKV_KERNEL_NODE becomes its generic character device. A lost
+# connection is tried again every second, not every ten.
+# Usage: attach [NVME-KV-ATTACH-ARGUMENT...]
 attach() {
-  MNKV_KERNEL_NODE=$("$NVME_KV" attach --listen "$MNKV_KERNEL_ADDRESS" --nqn "$MNKV_KERNEL_NQN") ||
-    return 1
+  MNKV_KERNEL_NODE=$("$NVME_KV" attach --listen "$MNKV_KERNEL_ADDRESS" \
+    --nqn "$MNKV_KERNEL_NQN" --option reconnect_delay=1 "$@") || return 1
   export MNKV_KERNEL_NODE
 }
 
@@ -47,6 +49,7 @@ detach() {
 
 # Runs each program that build_rust_tests built with a new device of its own, attached as
 # $MNKV_KERNEL_NODE; its directory, $MNKV_KERNEL_DIR, may be opened once the target is stopped.
+# Usage: run_rust_tests [NVME-KV-ATTACH-ARGUMENT...]
 run_rust_tests() {
   local program name status=0
   while read -r program; do
@@ -54,7 +57,7 @@ run_rust_tests() {
     echo "running $name"
     export MNKV_KERNEL_DIR=/tmp/$name.device
     mkdir "$MNKV_KERNEL_DIR"
-    start_target "$MNKV_KERNEL_DIR" && attach || return 1
+    start_target "$MNKV_KERNEL_DIR" && attach "$@" || return 1
     "$program" --test-threads=1 --show-output || status=1
     detach && stop_target || status=1
     rm -rf "$MNKV_KERNEL_DIR"
