@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unreachable_pub)] // each test binary uses its part
 
+pub mod characters;
 pub mod places;
 pub mod random;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use mooncake_nvme_kv::backend::{Backend, ObjectToLoad, ObjectToStore, Parts, Stored};
 use mooncake_nvme_kv::config::{Config, Transport};
 use mooncake_nvme_kv::device::{Connector, Destination, fault::FaultExecutor};
+use mooncake_nvme_kv::layout::{Limits, WritePlan, root_prefix_len, write_plan};
 use mooncake_nvme_kv::{Error, Result};
 use nvme_kv_emulator::{Namespace, Personality};
 
@@ -60,6 +62,28 @@ impl Rig {
     /// Values on the device.
     pub fn value_count(&self) -> usize {
         self.namespace.keys().len()
+    }
+
+    /// The largest value that a backend writes, bytes.
+    pub fn max_value_size(&self) -> u32 {
+        let connector = &self.config.connector;
+        let device = self.namespace.personality().max_value_size;
+        let device = device - device % connector.transfer_alignment;
+        connector.effective_max_value_size().min(device)
+    }
+
+    /// The largest payload that is stored inside the root of a key of `key_len` bytes.
+    pub fn largest_inline(&self, key_len: usize) -> usize {
+        self.max_value_size() as usize - root_prefix_len(key_len)
+    }
+
+    /// Values that an object becomes: its root and its chunks.
+    pub fn values_of(&self, key: &[u8], len: usize) -> usize {
+        let limits = Limits { max_value_size: self.max_value_size() };
+        match write_plan(key.len(), len as u64, limits).expect("an object that fits") {
+            WritePlan::Inline => 1,
+            WritePlan::Chunked { chunk_count, .. } => 1 + chunk_count as usize,
+        }
     }
 }
 

@@ -33,6 +33,7 @@ pub struct Places {
     keys: ObjectKeys,
     wire: Wire,
     limits: Limits,
+    checksum: ChecksumKind,
     pieces: HashMap<Key, Piece>,
 }
 
@@ -42,13 +43,14 @@ impl Places {
         let connector = &rig.config.connector;
         let mut places = Places {
             logical: key.to_vec(),
-            keys: ObjectKeys::new(key),
+            keys: rig.parts.codec.object_keys(key),
             wire: Wire {
                 profile: connector.wire_profile,
                 transfer_alignment: connector.transfer_alignment,
                 ..Wire::default()
             },
-            limits: Limits { max_value_size: connector.effective_max_value_size() },
+            limits: Limits { max_value_size: rig.max_value_size() },
+            checksum: ChecksumKind::Xxh32,
             pieces: HashMap::new(),
         };
         for slot in 0..64 {
@@ -58,6 +60,16 @@ impl Places {
             }
         }
         places
+    }
+
+    /// What is put from now on comes from a writer with another value size limit.
+    pub fn with_limit(self, max_value_size: u32) -> Places {
+        Places { limits: Limits { max_value_size }, ..self }
+    }
+
+    /// What is put from now on comes from a writer with that checksum.
+    pub fn with_checksum(self, checksum: ChecksumKind) -> Places {
+        Places { checksum, ..self }
     }
 
     /// The key under which a device knows `piece`.
@@ -130,24 +142,45 @@ impl Places {
 
     /// The root value of an object in `slot`, not padded.
     pub fn root(&self, slot: u32, payload: &[u8]) -> Vec<u8> {
-        let at = Slot::new(slot).expect("a slot");
-        let sum = ChecksumKind::Xxh32;
-        let (kind, body) = if self.chunk_count(payload.len()) == 0 {
-            (ObjectKind::Inline, payload.to_vec())
+        if self.chunk_count(payload.len()) == 0 {
+            self.root_of(slot, ObjectKind::Inline, payload)
         } else {
-            let chunks = payload.chunks(self.limits.max_value_size as usize);
-            let records = (0..).map(ChunkIndex).zip(chunks).map(|(index, chunk)| ChunkRecord {
-                key: self.keys.chunk(at, index),
-                size: chunk.len() as u32,
-                checksum: sum.of_slice(chunk),
-            });
-            let logical_size = payload.len() as u32;
-            (ObjectKind::Manifest, Manifest { logical_size, chunks: records.collect() }.encode())
-        };
-        let checksum = sum.of_slice(&body);
-        let len = body.len() as u32;
-        let mut root = root_prefix(kind, sum, &self.keys, at, &self.logical, len, checksum);
-        root.extend_from_slice(&body);
+            let manifest = self.manifest(slot, payload).encode();
+            self.root_of(slot, ObjectKind::Manifest, &manifest)
+        }
+    }
+
+    /// The manifest of a chunked object in `slot`.
+    pub fn manifest(&self, slot: u32, payload: &[u8]) -> Manifest {
+        let at = Slot::new(slot).expect("a slot");
+        let chunks = payload.chunks(self.limits.max_value_size as usize);
+        let records = (0..).map(ChunkIndex).zip(chunks).map(|(index, chunk)| ChunkRecord {
+            key: self.keys.chunk(at, index),
+            size: chunk.len() as u32,
+            checksum: self.checksum.of_slice(chunk),
+        });
+        Manifest { logical_size: payload.len() as u32, chunks: records.collect() }
+    }
+
+    /// The root value around `body`, whatever that is.
+    pub fn root_of(&self, slot: u32, kind: ObjectKind, body: &[u8]) -> Vec<u8> {
+        let at = Slot::new(slot).expect("a slot");
+        let (sum, len) = (self.checksum.of_slice(body), body.len() as u32);
+        let mut root = root_prefix(kind, self.checksum, &self.keys, at, &self.logical, len, sum);
+        root.extend_from_slice(body);
         root
+    }
+
+    /// Flips one bit of what the device holds.
+    pub fn damage(&self, rig: &Rig, piece: Piece, offset: usize) {
+        let key = self.device_key(piece);
+        let mut value = rig.namespace.peek(&key).expect("a value to damage");
+        value[offset] ^= 0x10;
+        rig.namespace.poke(&key, &value);
+    }
+
+    /// Takes a value off the device.
+    pub fn lose(&self, rig: &Rig, piece: Piece) {
+        assert!(rig.namespace.erase(&self.device_key(piece)), "a value to lose");
     }
 }
