@@ -78,8 +78,11 @@ impl Completions {
         Some(completion)
     }
 
-    /// When the next delayed completion is due.
+    /// When the next completion is due.
     pub(super) fn due(&self) -> Option<Instant> {
+        if !self.batch.is_empty() {
+            return Some(Instant::now());
+        }
         self.delayed.peek().and_then(|Reverse(delayed)| delayed.due)
     }
 

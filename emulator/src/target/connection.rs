@@ -3,6 +3,7 @@
 use std::{
     io::{self, ErrorKind},
     net::{Shutdown, TcpStream},
+    os::linux::net::TcpStreamExt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -220,6 +221,11 @@ impl<'a> Connection<'a> {
             return Err(End::Socket(ErrorKind::TimedOut.into()));
         }
         let until = [deadline, self.queue.due()].into_iter().flatten().min();
+        if self.queue.expects_data() {
+            // A delayed acknowledgement would stall a host whose send buffer is
+            // smaller than what it was asked for.
+            self.socket.set_quickack(true)?;
+        }
         let interest = Interest {
             input: stopped == Stopped::Input && self.input_ended.is_none(),
             output: !self.queue.output.is_empty(),

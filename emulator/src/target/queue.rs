@@ -76,7 +76,12 @@ impl<'a> Queue<'a> {
 
     /// Whether more commands may be executed.
     pub(super) fn has_room(&self) -> bool {
-        self.output.len() < OUTPUT_LIMIT && self.completions.bytes() < DELAYED_LIMIT
+        self.can_send() && self.completions.bytes() < DELAYED_LIMIT
+    }
+
+    /// Whether more completions may be queued for sending.
+    fn can_send(&self) -> bool {
+        self.output.len() < OUTPUT_LIMIT
     }
 
     /// Whether something has still to be sent.
@@ -84,9 +89,10 @@ impl<'a> Queue<'a> {
         !self.output.is_empty() || self.completions.count() > 0
     }
 
-    /// When a delayed completion has to be sent.
+    /// When a completion has to be sent. None has to as long as the socket does
+    /// not take those before it.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.completions.due()
+        if self.can_send() { self.completions.due() } else { None }
     }
 
     /// Time without a command after which the connection is dead.
@@ -126,6 +132,11 @@ impl<'a> Queue<'a> {
         asked
     }
 
+    /// Whether data was asked for and has not come.
+    pub(super) fn expects_data(&self) -> bool {
+        self.transfers.outstanding() > 0
+    }
+
     pub(super) fn check_data(&self, data: HostData) -> Result<(), Fatal> {
         self.transfers.check(data)
     }
@@ -152,7 +163,7 @@ impl<'a> Queue<'a> {
             return;
         }
         let now = Instant::now();
-        while self.has_room()
+        while self.can_send()
             && let Some(completion) = self.completions.next(now)
         {
             self.send(completion);

@@ -31,7 +31,6 @@ pub(super) struct Transfers {
     free: Vec<u16>,
     /// Tags that have to ask for more.
     waiting: VecDeque<u16>,
-    /// Bytes asked for and not yet received.
     outstanding: usize,
 }
 
@@ -39,6 +38,11 @@ impl Transfers {
     /// Commands that wait for data.
     pub(super) fn count(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Bytes asked for and not yet received.
+    pub(super) fn outstanding(&self) -> usize {
+        self.outstanding
     }
 
     /// Takes in a command with `len` bytes of data, at least 1. The caller

@@ -80,3 +80,33 @@ fn a_shuffling_device_answers_everything_in_an_order_of_its_own() {
     answered.sort_unstable();
     assert_eq!(answered, ids);
 }
+
+#[test]
+fn shuffled_answers_beyond_what_is_sent_at_once_all_come() {
+    let served = Served::start("target-shuffled-large");
+    served.namespace.set_personality("order=shuffled:7".parse().unwrap());
+    let (_admin, mut io) = served.attach();
+    let len = 100_000;
+    served.namespace.poke(&key(1), &vec![1; len]);
+    let capsules: Vec<u8> =
+        (0..64).flat_map(|id| capsule(id, retrieve(1, len), &[], len)).collect();
+    io.send(&capsules);
+    for _ in 0..64 {
+        assert_eq!(io.complete(&mut |_| &[]).data.len(), len);
+    }
+}
+
+#[test]
+fn delayed_answers_beyond_what_is_held_all_come() {
+    let served = Served::start("target-delayed-large");
+    served.namespace.set_personality("max-value=1m,latency=20ms".parse().unwrap());
+    let (_admin, mut io) = served.attach();
+    let len = 1 << 20;
+    served.namespace.poke(&key(1), &vec![1; len]);
+    let capsules: Vec<u8> =
+        (0..100).flat_map(|id| capsule(id, retrieve(1, len), &[], len)).collect();
+    io.send(&capsules);
+    for _ in 0..100 {
+        assert_eq!(io.complete(&mut |_| &[]).data.len(), len);
+    }
+}
