@@ -8,6 +8,7 @@ pub mod backend;
 pub mod config;
 pub mod device;
 pub mod error;
+pub mod ffi;
 pub mod layout;
 pub mod log;
 

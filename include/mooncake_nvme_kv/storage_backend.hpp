@@ -1,0 +1,267 @@
+/// Mooncake Store's storage interface on the NVMe Key-Value backend.
+///
+/// Header-only C++20. It is compiled against the storage_backend.h of the including build, so the
+/// library itself contains no C++ and depends on no version of Mooncake.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "mooncake_nvme_kv.h"
+#include "mooncake_nvme_kv/library.hpp"
+#include "storage_backend.h"
+
+namespace mooncake {
+
+// Codes cross the boundary as numbers.
+static_assert(static_cast<int32_t>(ErrorCode::OK) == MNKV_OK);
+static_assert(static_cast<int32_t>(ErrorCode::INTERNAL_ERROR) == MNKV_INTERNAL_ERROR);
+static_assert(static_cast<int32_t>(ErrorCode::INVALID_KEY) == MNKV_INVALID_KEY);
+static_assert(static_cast<int32_t>(ErrorCode::INVALID_READ) == MNKV_INVALID_READ);
+static_assert(static_cast<int32_t>(ErrorCode::OBJECT_NOT_FOUND) == MNKV_OBJECT_NOT_FOUND);
+static_assert(static_cast<int32_t>(ErrorCode::KEYS_ULTRA_LIMIT) == MNKV_KEYS_ULTRA_LIMIT);
+
+/// A storage backend over one NVMe Key-Value namespace, configured by the MOONCAKE_NVME_KV_*
+/// environment variables when Init is called.
+///
+/// Thread-safe after Init. Until Init has succeeded, and for an Init after that, every method
+/// answers INTERNAL_ERROR. The reason of an error is logged (glog where storage_backend.h brings
+/// it, standard error elsewhere). Destroy it when no call is running, and not from a handler.
+///
+/// What the library does not offer yet keeps the answer of Mooncake's own NVMe KV backend:
+/// ScanMeta succeeds without calling its handler; RemoveAll, ResetScanIterator and
+/// SetTestFailurePredicate do nothing and EvictAboveDiskWatermark evicts nothing, all four
+/// inherited; eviction handlers are never called.
+class RustNvmeKvStorageBackend : public StorageBackendInterface {
+   public:
+    using CompleteHandler = std::function<ErrorCode(const std::vector<std::string>& keys,
+                                                    std::vector<StorageObjectMetadata>& metadatas)>;
+
+    /// On the library that the program is linked with.
+    explicit RustNvmeKvStorageBackend(const FileStorageConfig& config)
+        : StorageBackendInterface(config), functions_(*mnkv_functions_get()) {}
+
+    /// On a library that was loaded from a path; the program need not be linked with it.
+    RustNvmeKvStorageBackend(const FileStorageConfig& config,
+                             std::shared_ptr<const mooncake_nvme_kv::Library> library)
+        : StorageBackendInterface(config),
+          library_(std::move(library)),
+          functions_(library_->functions()) {}
+
+    RustNvmeKvStorageBackend(const RustNvmeKvStorageBackend&) = delete;
+    RustNvmeKvStorageBackend& operator=(const RustNvmeKvStorageBackend&) = delete;
+
+    ~RustNvmeKvStorageBackend() override {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        const mnkv_status_t status = functions_.mnkv_backend_close(backend);
+        if (status != MNKV_OK) Log("close", status, LastError(backend));
+    }
+
+    /// Opens the namespace. After a failure it may be called again.
+    tl::expected<void, ErrorCode> Init() override {
+        const std::lock_guard lock(init_);
+        if (backend_.load(std::memory_order_relaxed) != nullptr)
+            return Fail("Init", MNKV_INTERNAL_ERROR, "already initialised");
+        mnkv_backend* backend = nullptr;
+        const mnkv_status_t status = functions_.mnkv_backend_open_from_environment(&backend);
+        if (status != MNKV_OK)
+            return Fail("Init", status, Text(functions_.mnkv_last_open_error));
+        backend_.store(backend, std::memory_order_release);
+        return {};
+    }
+
+    /// Stores a batch and returns how many keys are stored.
+    ///
+    /// `complete_handler` may be empty. It gets keys that are readable from now on, several times in
+    /// a large batch, on the calling thread, and may call this backend. Its error, or
+    /// INTERNAL_ERROR when it throws, ends the batch and is returned. When some keys failed it has
+    /// got the others, and the result is INVALID_READ; when all failed it is the first hard error,
+    /// but INVALID_READ for a full device when Mooncake's configuration turns eviction on.
+    /// A key without slices is an empty object. INVALID_KEY: the batch is empty.
+    tl::expected<int64_t, ErrorCode> BatchOffload(
+        const std::unordered_map<std::string, std::vector<Slice>>& batch_object,
+        CompleteHandler complete_handler,
+        [[maybe_unused]] EvictionHandler eviction_handler = nullptr) override {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return Uninitialised("BatchOffload");
+        if (batch_object.empty())
+            return Fail("BatchOffload", MNKV_INVALID_KEY, "the batch holds no object");
+
+        Offload offload{std::move(complete_handler), {}};
+        offload.objects.reserve(batch_object.size());
+        size_t slice_count = 0;
+        for (const auto& [key, slices] : batch_object) slice_count += slices.size();
+        std::vector<mnkv_slice> sources;
+        sources.reserve(slice_count);  // so that pointers into it stay valid
+        std::vector<mnkv_object> objects;
+        objects.reserve(batch_object.size());
+        for (const auto& [key, slices] : batch_object) {
+            const mnkv_slice* const first = sources.data() + sources.size();
+            int64_t size = 0;
+            for (const Slice& slice : slices) {
+                sources.push_back({slice.ptr, slice.size});
+                size += static_cast<int64_t>(slice.size);
+            }
+            objects.push_back({sizeof(mnkv_object), key.data(), key.size(), first, slices.size()});
+            offload.objects.push_back({&key, size});
+        }
+
+        std::vector<mnkv_status_t> statuses(objects.size());
+        const mnkv_status_t status = functions_.mnkv_backend_offload(
+            backend, objects.data(), objects.size(),
+            offload.complete_handler ? &RustNvmeKvStorageBackend::OnStored : nullptr, &offload,
+            statuses.data());
+        if (status == MNKV_OK) return static_cast<int64_t>(objects.size());
+        // Mooncake gives up offloading for good at KEYS_ULTRA_LIMIT.
+        return Fail("BatchOffload",
+                    status == MNKV_KEYS_ULTRA_LIMIT && Evicts() ? MNKV_INVALID_READ : status,
+                    LastError(backend));
+    }
+
+    /// Loads a batch; a slice's size must be the object's. OK only when every object was loaded,
+    /// also for an empty batch. No byte of a slice is written after the return.
+    tl::expected<void, ErrorCode> BatchLoad(
+        std::unordered_map<std::string, Slice>& batched_slices) override {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return Uninitialised("BatchLoad");
+        if (batched_slices.empty()) return {};
+
+        std::vector<mnkv_mut_slice> targets;
+        targets.reserve(batched_slices.size());  // so that pointers into it stay valid
+        std::vector<mnkv_destination> destinations;
+        destinations.reserve(batched_slices.size());
+        for (const auto& [key, slice] : batched_slices) {
+            targets.push_back({slice.ptr, slice.size});
+            destinations.push_back(
+                {sizeof(mnkv_destination), key.data(), key.size(), &targets.back(), 1});
+        }
+        const mnkv_status_t status = functions_.mnkv_backend_load(backend, destinations.data(),
+                                                                  destinations.size(), nullptr);
+        if (status != MNKV_OK) return Fail("BatchLoad", status, LastError(backend));
+        return {};
+    }
+
+    /// False only when the absence is proven; a device that cannot be asked is an error.
+    tl::expected<bool, ErrorCode> IsExist(const std::string& key) override {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return Uninitialised("IsExist");
+        bool exists = false;
+        const mnkv_status_t status =
+            functions_.mnkv_backend_exists(backend, key.data(), key.size(), &exists);
+        if (status != MNKV_OK) return Fail("IsExist", status, LastError(backend));
+        return exists;
+    }
+
+    /// False only when the device says itself that it is full and eviction is configured off:
+    /// Mooncake takes a false for ever.
+    tl::expected<bool, ErrorCode> IsEnableOffloading() override {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return Uninitialised("IsEnableOffloading");
+        bool enabled = false;
+        const mnkv_status_t status = functions_.mnkv_backend_is_enabled(backend, &enabled);
+        if (status != MNKV_OK) return Fail("IsEnableOffloading", status, LastError(backend));
+        return enabled || Evicts();
+    }
+
+    /// See the class.
+    tl::expected<void, ErrorCode> ScanMeta(const CompleteHandler&) override {
+        if (backend_.load(std::memory_order_acquire) == nullptr) return Uninitialised("ScanMeta");
+        return {};
+    }
+
+   private:
+    /// Whether Mooncake is configured to evict; its older configurations have no such field.
+    bool Evicts() const {
+        return [](const auto& config) {
+            if constexpr (requires { config.enable_disk_watermark_eviction; })
+                return static_cast<bool>(config.enable_disk_watermark_eviction);
+            else
+                return false;
+        }(file_storage_config_);
+    }
+
+    struct OffloadedObject {
+        const std::string* key;
+        int64_t size;
+    };
+    struct Offload {
+        CompleteHandler complete_handler;
+        std::vector<OffloadedObject> objects;
+    };
+
+    /// Called by the library, which no exception may enter.
+    static mnkv_status_t OnStored(void* user, const size_t* indexes, size_t count) noexcept {
+        try {
+            const Offload& offload = *static_cast<const Offload*>(user);
+            std::vector<std::string> keys;
+            std::vector<StorageObjectMetadata> metadatas;
+            keys.reserve(count);
+            metadatas.reserve(count);
+            for (size_t i = 0; i < count; ++i) {
+                const auto& [key, size] = offload.objects[indexes[i]];
+                keys.push_back(*key);
+                StorageObjectMetadata metadata{};
+                metadata.key_size = static_cast<int64_t>(key->size());
+                metadata.data_size = size;
+                metadatas.push_back(std::move(metadata));
+            }
+            return static_cast<mnkv_status_t>(offload.complete_handler(keys, metadatas));
+        } catch (const std::exception& error) {
+            Log("complete_handler", MNKV_INTERNAL_ERROR, error.what());
+        } catch (...) {
+            Log("complete_handler", MNKV_INTERNAL_ERROR, "threw something");
+        }
+        return MNKV_INTERNAL_ERROR;
+    }
+
+    /// The text that `get(buffer, size)` gives, whatever its length.
+    template <typename Get>
+    static std::string Text(Get get) {
+        std::string text(get(nullptr, 0), '\0');
+        // It may have changed between the calls: then the newer one, cut to the older one's length.
+        const size_t length = get(text.data(), text.size() + 1);
+        if (length < text.size()) text.resize(length);
+        return text;
+    }
+
+    std::string LastError(const mnkv_backend* backend) const {
+        return Text([&](char* buffer, size_t size) {
+            return functions_.mnkv_backend_last_error(backend, buffer, size);
+        });
+    }
+
+    static tl::unexpected<ErrorCode> Uninitialised(const char* method) {
+        return Fail(method, MNKV_INTERNAL_ERROR, "not initialised, call Init first");
+    }
+
+    static tl::unexpected<ErrorCode> Fail(const char* method, mnkv_status_t status,
+                                          const std::string& reason) {
+        Log(method, status, reason);
+        return tl::unexpected<ErrorCode>(static_cast<ErrorCode>(status));
+    }
+
+    static void Log(const char* method, mnkv_status_t status, const std::string& reason) {
+#if defined(COMPACT_GOOGLE_LOG_ERROR)  // glog, included by Mooncake's storage_backend.h
+        LOG(ERROR) << "NVMe KV backend: " << method << ": " << reason << " (" << status << ")";
+#else
+        std::fprintf(stderr, "NVMe KV backend: %s: %s (%d)\n", method, reason.c_str(),
+                     static_cast<int>(status));
+#endif
+    }
+
+    const std::shared_ptr<const mooncake_nvme_kv::Library> library_;
+    const mnkv_functions& functions_;
+    std::mutex init_;
+    std::atomic<mnkv_backend*> backend_{nullptr};
+};
+
+}  // namespace mooncake

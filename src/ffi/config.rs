@@ -1,0 +1,211 @@
+//! Settings.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+use super::bytes::invalid;
+use super::guard::guarded;
+use super::handle::fail_on_this_thread;
+use super::sized::{self, Sized};
+use super::status::{OK, mnkv_status_t};
+use crate::config::Config;
+use crate::error::{Error, Result};
+
+/// How commands reach the namespace.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum mnkv_transport {
+    /// io_uring, or ioctl where io_uring cannot be initialised.
+    MNKV_TRANSPORT_AUTO = 0,
+    /// io_uring, with no fallback.
+    MNKV_TRANSPORT_IO_URING = 1,
+    /// ioctl, with no fallback.
+    MNKV_TRANSPORT_IOCTL = 2,
+    /// A namespace inside this process, in memory or in a directory; in builds that have it.
+    MNKV_TRANSPORT_EMULATED = 3,
+}
+
+/// How keys and sizes are put into a command.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum mnkv_wire_profile {
+    /// As Mooncake's C++ backend does.
+    MNKV_WIRE_MOONCAKE = 0,
+    /// As the NVMe Key Value Command Set Specification says.
+    MNKV_WIRE_SPEC = 1,
+}
+
+/// The checksum of newly written objects; both kinds can be read at any time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum mnkv_checksum {
+    /// XXH32, which Mooncake's C++ backend can read.
+    MNKV_CHECKSUM_XXH32 = 0,
+    /// CRC-32: faster, but not known to the C++ backend.
+    MNKV_CHECKSUM_CRC32 = 1,
+}
+
+/// Settings for an open. Each is named after its environment variable, MOONCAKE_NVME_KV_ and the
+/// name in capitals, and 0 or NULL selects the default that an unset variable has. The
+/// environment itself is not read. The struct and its text may be freed after the call.
+///
+///     mnkv_config config = { .struct_size = sizeof(config), .device_path = "/dev/ng0n1" };
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mnkv_config {
+    /// sizeof(mnkv_config).
+    pub struct_size: usize,
+    /// The namespace's device node; for the emulated transport `mem:NAME` or a directory.
+    /// NUL-terminated UTF-8. Required.
+    pub device_path: *const c_char,
+    /// Namespace identifier in every command. Default: what the device node says, else 1.
+    pub nsid: u32,
+    /// Commands in flight at once. Default 256.
+    pub queue_depth: u32,
+    /// Largest transfer that the host wants to make, bytes. Default 270336.
+    pub runtime_transfer_limit: u32,
+    /// One of `enum mnkv_transport`.
+    pub transport: u32,
+    /// One of `enum mnkv_wire_profile`.
+    pub wire_profile: u32,
+    /// One of `enum mnkv_checksum`.
+    pub checksum: u32,
+    /// Largest value that the device takes, bytes. Default 524288.
+    pub protocol_max_value_size: u32,
+    /// Transfers are padded to a multiple of this many bytes. Default 4096.
+    pub transfer_alignment: u32,
+    /// Unit of the value block count in commands (Mooncake's wire profile), bytes. Default 512.
+    pub value_block_unit: u32,
+    /// Upper bound of `io_concurrency`. Default 256.
+    pub max_io_concurrency: u32,
+    /// I/O concurrency in all. Default: the smallest of the queue depth, 18 and the bound.
+    pub io_concurrency: u32,
+    /// Objects being prepared at once. Default 12, within what `io_concurrency` leaves.
+    pub prepare_concurrency: u32,
+    /// Lanes for chunks. Default 6, within what `io_concurrency` leaves.
+    pub batch_submit_concurrency: u32,
+    /// Lanes for roots. Default 1, within what `io_concurrency` leaves.
+    pub root_submit_concurrency: u32,
+    /// Objects that one lane of a load is worth, 1 to 1024. Default 8.
+    pub read_plan_batch_size: u32,
+    /// How long one command may take, milliseconds. Default 30000.
+    pub command_timeout_ms: u32,
+    /// Bytes that are writable behind the last slice of every destination of a load, beyond its
+    /// size; a device may leave padding there. Default 0. Mooncake's FileStorage provides the
+    /// rest of the last page. Has no environment variable.
+    pub destination_slack: usize,
+}
+
+// SAFETY: repr(C), struct_size first, and the rest are numbers and a pointer.
+unsafe impl Sized for mnkv_config {
+    const NAME: &'static str = "mnkv_config";
+    const LEAST: usize =
+        std::mem::offset_of!(mnkv_config, device_path) + size_of::<*const c_char>();
+}
+
+/// Sets every field of `*config` to "use the default", but keeps `struct_size`, which the caller
+/// has set before.
+///
+/// Returns INVALID_PARAMS when `config` is NULL or its `struct_size` impossible. Thread-safe for
+/// different structs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mnkv_config_init(config: *mut mnkv_config) -> mnkv_status_t {
+    guarded!(|error: Error| fail_on_this_thread(&error), {
+        // SAFETY: the caller's promise: NULL or as many bytes as `struct_size` says.
+        unsafe { sized::write(config, &DEFAULT)? };
+        Ok(OK)
+    })
+}
+
+const DEFAULT: mnkv_config = mnkv_config {
+    struct_size: size_of::<mnkv_config>(),
+    device_path: ptr::null(),
+    nsid: 0,
+    queue_depth: 0,
+    runtime_transfer_limit: 0,
+    transport: 0,
+    wire_profile: 0,
+    checksum: 0,
+    protocol_max_value_size: 0,
+    transfer_alignment: 0,
+    value_block_unit: 0,
+    max_io_concurrency: 0,
+    io_concurrency: 0,
+    prepare_concurrency: 0,
+    batch_submit_concurrency: 0,
+    root_submit_concurrency: 0,
+    read_plan_batch_size: 0,
+    command_timeout_ms: 0,
+    destination_slack: 0,
+};
+
+/// The settings in `config`, and its slack behind destinations.
+///
+/// They are read as an environment that holds nothing else, so that defaults, derivations and
+/// limits are the same.
+///
+/// # Safety
+/// `config` is NULL or points to as many bytes as its `struct_size` says, and its `device_path`
+/// is NULL or NUL-terminated.
+pub(super) unsafe fn read_config(config: *const mnkv_config) -> Result<(Config, usize)> {
+    // SAFETY: the caller's promise.
+    let config = unsafe { sized::read(config)? };
+    // SAFETY: the caller's promise.
+    let path = unsafe { device_path(config.device_path)? };
+    let transport =
+        word("transport", config.transport, &["auto", "io_uring", "ioctl", "emulated"])?;
+    let wire_profile = word("wire_profile", config.wire_profile, &["mooncake", "spec"])?;
+    let checksum = word("checksum", config.checksum, &["xxh32", "crc32"])?;
+    let texts = [
+        ("DEVICE_PATH", path),
+        ("TRANSPORT", transport),
+        ("WIRE_PROFILE", wire_profile),
+        ("CHECKSUM", checksum),
+    ];
+    let numbers = [
+        ("NSID", config.nsid),
+        ("QUEUE_DEPTH", config.queue_depth),
+        ("RUNTIME_TRANSFER_LIMIT", config.runtime_transfer_limit),
+        ("PROTOCOL_MAX_VALUE_SIZE", config.protocol_max_value_size),
+        ("TRANSFER_ALIGNMENT_BYTES", config.transfer_alignment),
+        ("VALUE_BLOCK_UNIT_BYTES", config.value_block_unit),
+        ("MAX_IO_CONCURRENCY", config.max_io_concurrency),
+        ("IO_CONCURRENCY", config.io_concurrency),
+        ("PREPARE_CONCURRENCY", config.prepare_concurrency),
+        ("BATCH_SUBMIT_CONCURRENCY", config.batch_submit_concurrency),
+        ("ROOT_SUBMIT_CONCURRENCY", config.root_submit_concurrency),
+        ("READ_PLAN_BATCH_SIZE", config.read_plan_batch_size),
+        ("COMMAND_TIMEOUT_MS", config.command_timeout_ms),
+    ];
+    let texts = texts.into_iter().map(|(name, text)| (name, text.to_owned()));
+    let numbers = numbers.into_iter().filter(|(_, number)| *number != 0);
+    let environment: HashMap<String, String> = texts
+        .chain(numbers.map(|(name, number)| (name, number.to_string())))
+        .map(|(name, value)| (format!("MOONCAKE_NVME_KV_{name}"), value))
+        .collect();
+    Ok((Config::from_environment(&environment)?, config.destination_slack))
+}
+
+/// # Safety
+/// `path` is NULL or NUL-terminated and lives for `'a`.
+unsafe fn device_path<'a>(path: *const c_char) -> Result<&'a str> {
+    if path.is_null() {
+        return Err(invalid(
+            "mnkv_config.device_path is NULL; name the namespace, e.g. /dev/ng0n1",
+        ));
+    }
+    // SAFETY: not NULL, so by the caller's promise NUL-terminated.
+    let path = unsafe { CStr::from_ptr(path) };
+    path.to_str().map_err(|_| invalid(format!("mnkv_config.device_path {path:?} is not UTF-8")))
+}
+
+fn word<'w>(field: &str, number: u32, words: &[&'w str]) -> Result<&'w str> {
+    words.get(number as usize).copied().ok_or_else(|| {
+        invalid(format!(
+            "mnkv_config.{field} is {number}; it is 0 to {} for {}",
+            words.len() - 1,
+            words.join(", ")
+        ))
+    })
+}
