@@ -132,6 +132,7 @@ fn capabilities(
         },
         destination_alignment: 4,
         wire_profile: config.wire_profile,
+        transport: config.transport,
     })
 }
 
@@ -145,7 +146,8 @@ fn open_kernel(config: &ConnectorConfig) -> Result<Arc<dyn Executor>> {
     let max_transfer = max_transfer.unwrap_or(capabilities.max_retrieve_size) as usize;
     if config.transport != Transport::Ioctl {
         let buffers = BufferPool::with_arena(KEPT_BUFFER_BYTES, ARENA_BYTES);
-        let (node, capabilities) = (Arc::clone(&node), capabilities.clone());
+        let node = Arc::clone(&node);
+        let capabilities = Capabilities { transport: Transport::IoUring, ..capabilities.clone() };
         match IoUringExecutor::open(node, wire, capabilities, max_transfer, buffers) {
             Ok(executor) => {
                 log::info!("{}: transport io_uring", config.device_path);
@@ -171,6 +173,7 @@ fn open_kernel(config: &ConnectorConfig) -> Result<Arc<dyn Executor>> {
         }
     }
     let buffers = BufferPool::new(KEPT_BUFFER_BYTES);
+    let capabilities = Capabilities { transport: Transport::Ioctl, ..capabilities };
     log::info!("{}: transport ioctl", config.device_path);
     Ok(Arc::new(IoctlExecutor::new(node, wire, capabilities, max_transfer, buffers)))
 }

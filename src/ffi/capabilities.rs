@@ -63,7 +63,7 @@ pub(super) fn of(open: &OpenBackend) -> mnkv_capabilities {
             WireProfile::Mooncake => mnkv_wire_profile::MNKV_WIRE_MOONCAKE,
             WireProfile::Spec => mnkv_wire_profile::MNKV_WIRE_SPEC,
         } as u32,
-        transport: match open.transport {
+        transport: match device.transport {
             Transport::Auto => mnkv_transport::MNKV_TRANSPORT_AUTO,
             Transport::IoUring => mnkv_transport::MNKV_TRANSPORT_IO_URING,
             Transport::Ioctl => mnkv_transport::MNKV_TRANSPORT_IOCTL,
