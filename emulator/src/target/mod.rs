@@ -37,6 +37,8 @@ use crate::{
     },
 };
 
+const THREAD_NAME: &str = "nvme-tcp queue";
+
 /// How a namespace is presented to hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -118,7 +120,7 @@ impl Target {
                 let _ = connection::serve(&open);
             };
             // Without a thread the connection is closed.
-            if let Ok(thread) = thread::Builder::new().name("nvme-tcp queue".into()).spawn(serve) {
+            if let Ok(thread) = thread::Builder::new().name(THREAD_NAME.into()).spawn(serve) {
                 threads.push(thread);
             }
         };

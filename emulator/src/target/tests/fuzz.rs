@@ -4,6 +4,9 @@
 use std::{
     io::{Read, Write},
     net::Shutdown,
+    panic,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
 };
 
 use super::{
@@ -11,6 +14,7 @@ use super::{
     host::{Host, NQN, Served, capsule, connect, host_data, initialize},
     retrieve, store,
 };
+use crate::target::THREAD_NAME;
 
 /// splitmix64.
 struct Random(u64);
@@ -80,10 +84,24 @@ fn mutate(random: &mut Random, pdus: &mut Vec<Vec<u8>>) {
     }
 }
 
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// A target outlives a connection that panics; this test must not.
+fn notice_panics_of_connections() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |information| {
+        if thread::current().name() == Some(THREAD_NAME) {
+            PANICKED.store(true, Ordering::Relaxed);
+        }
+        report(information);
+    }));
+}
+
 #[test]
 fn a_mutated_session_ends_and_the_target_lives_on() {
     let seed = seed();
     println!("MNKV_SEED={seed}");
+    notice_panics_of_connections();
     let mut random = Random(seed);
     let served = Served::start("target-fuzz");
     let mut admin = Host::open(served.address());
@@ -106,6 +124,7 @@ fn a_mutated_session_ends_and_the_target_lives_on() {
         }
         assert!(answers.len() < 1 << 20, "round {round}: {} bytes of answers", answers.len());
     }
+    assert!(!PANICKED.load(Ordering::Relaxed), "a connection panicked");
     let (_admin, mut io) = served.attach();
     let data = vec![9; 150_000];
     io.execute(store(3, data.len()), &data, 0);
