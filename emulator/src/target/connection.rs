@@ -9,7 +9,6 @@ use std::{
 };
 
 use crate::target::{
-    Shared,
     buffer::ReceiveBuffer,
     connections::OpenConnection,
     pdu::{
@@ -28,19 +27,19 @@ const LINGER_TIME: Duration = Duration::from_secs(1);
 /// silent, or until the socket is shut down from inside: for reading, to send
 /// what is left; for both, to end now.
 pub(super) fn serve(open: &OpenConnection) -> io::Result<()> {
-    let (shared, socket) = (&*open.shared, &open.socket);
+    let socket = &open.socket;
     socket.set_nonblocking(true)?;
     socket.set_nodelay(true)?;
     let mut connection = Connection {
         socket,
         received: ReceiveBuffer::new(),
         data: None,
-        queue: Queue::new(shared, socket, 4),
+        queue: Queue::new(&open.shared, socket),
         initialized: false,
         heard: Instant::now(),
         input_ended: None,
     };
-    match connection.run(shared) {
+    match connection.run() {
         Err(End::Socket(error)) => Err(error),
         Err(End::Host) => Ok(()),
         Ok(()) => {
@@ -97,10 +96,10 @@ enum Stopped {
     Room,
 }
 
-impl<'a> Connection<'a> {
-    fn run(&mut self, shared: &'a Shared) -> Result<(), End> {
+impl Connection<'_> {
+    fn run(&mut self) -> Result<(), End> {
         loop {
-            let stopped = self.process(shared)?;
+            let stopped = self.process()?;
             if self.queue.request_data() {
                 // At once, because it is the host that waits now.
                 self.queue.flush()?;
@@ -122,7 +121,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Processes what was received.
-    fn process(&mut self, shared: &'a Shared) -> Result<Stopped, End> {
+    fn process(&mut self) -> Result<Stopped, End> {
         loop {
             if let Some(data) = &mut self.data {
                 let unread = self.received.unread();
@@ -174,8 +173,7 @@ impl<'a> Connection<'a> {
                 }
                 kind::ICREQ => {
                     if let Some(request) = pdu.first_chunk::<INITIALIZE_LEN>() {
-                        let alignment = initialize(request)?;
-                        self.queue = Queue::new(shared, self.socket, alignment);
+                        self.queue.align_data(initialize(request)?);
                         self.queue.output.push(&pdu::initialize_response());
                         self.initialized = true;
                     }

@@ -56,9 +56,8 @@ enum Role {
 }
 
 impl<'a> Queue<'a> {
-    /// A queue of which nothing is known yet. `alignment` is what the host
-    /// wants the data of C2HData PDUs aligned to: 4 to 128 bytes.
-    pub(super) fn new(shared: &'a Shared, socket: &'a Arc<TcpStream>, alignment: u8) -> Self {
+    /// A queue that is not connected.
+    pub(super) fn new(shared: &'a Shared, socket: &'a Arc<TcpStream>) -> Self {
         Self {
             shared,
             socket,
@@ -66,12 +65,17 @@ impl<'a> Queue<'a> {
             entries: UNCONNECTED_ENTRIES,
             head: 0,
             max_transfer: MAX_IN_CAPSULE,
-            data_offset: (SHORT_LEN as u8).next_multiple_of(alignment),
+            data_offset: SHORT_LEN as u8,
             transfers: Transfers::default(),
             completions: Completions::default(),
             output: Output::default(),
             pool: Pool::default(),
         }
+    }
+
+    /// Sets what the data of C2HData PDUs is aligned to: 4 to 128 bytes.
+    pub(super) fn align_data(&mut self, alignment: u8) {
+        self.data_offset = (SHORT_LEN as u8).next_multiple_of(alignment);
     }
 
     /// Whether more commands may be executed.
