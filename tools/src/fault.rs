@@ -38,7 +38,6 @@ fn effect_of(text: &str) -> Result<Effect, String> {
         ["delay", time] => Effect::Delay(Duration::from_millis(number(time, "MILLISECONDS")?)),
         ["no-answer"] => Effect::NotExecutedNoAnswer,
         ["lost"] => Effect::ExecutedNoAnswer,
-        ["late"] => Effect::LateNoAnswer { after: 0 },
         ["late", after] => Effect::LateNoAnswer { after: number(after, "COMMANDS")? },
         ["length", length] => Effect::WrongLength(number(length, "DWORD0")?),
         ["damage", offset, xor] => {
@@ -47,7 +46,7 @@ fn effect_of(text: &str) -> Result<Effect, String> {
         _ => {
             return Err(format!(
                 "effect \"{text}\" is unknown; give status:SCT:SC, delay:MILLISECONDS, no-answer, \
-                 lost, late[:COMMANDS], length:DWORD0 or damage:OFFSET:XOR"
+                 lost, late:COMMANDS, length:DWORD0 or damage:OFFSET:XOR"
             ));
         }
     })

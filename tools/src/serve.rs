@@ -32,11 +32,11 @@ pub(crate) struct Serve {
     /// capacity, max-keys, order, latency, bandwidth, granularity
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     personality: Personality,
-    /// Let one command go wrong: COMMAND[:NTH]=EFFECT, such as store:3=lost.
-    /// Commands: any, store, retrieve, list, delete, exist. Effects:
+    /// Let one command go wrong, such as store:3=lost for the third Store. May be
+    /// repeated. Commands: any, store, retrieve, list, delete, exist. Effects:
     /// status:SCT:SC (hexadecimal), delay:MILLISECONDS, no-answer (not executed),
-    /// lost (executed, not answered), late[:COMMANDS] (not answered, executed
-    /// that many commands later), length:DWORD0, damage:OFFSET:XOR
+    /// lost (executed, not answered), late:COMMANDS (not answered, executed that
+    /// many commands later), length:DWORD0, damage:OFFSET:XOR
     #[arg(long, value_name = "COMMAND[:NTH]=EFFECT", value_parser = fault::parse)]
     fault: Vec<Fault>,
 }
