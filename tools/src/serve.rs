@@ -50,7 +50,7 @@ impl Serve {
             namespace.script(fault);
         }
         let target = Target::bind(self.listen, namespace, Options { nqn: self.nqn.clone() })
-            .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
+            .map_err(|error| format!("cannot serve on {}: {error}", self.listen))?;
         let target = Arc::new(target);
         let stopped = Arc::clone(&target);
         std::thread::spawn(move || {
