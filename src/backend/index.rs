@@ -59,8 +59,10 @@ pub(super) struct Index {
 enum Entry {
     Visible(Root),
     Only(Root),
-    /// Not trusted: a mutation failed half-way.
+    /// Not trusted: a mutation failed half-way, or the device contradicted. Only a write, which
+    /// looks at every slot, ends this: what a read sees may be gone a moment later.
     Suspect,
+    /// Ended by a write, too.
     Damaged,
 }
 
@@ -104,11 +106,26 @@ impl Index {
         self.shard(&key).insert(key, entry);
     }
 
-    /// What was known no longer holds: ask the device next time.
+    /// Records what a read saw, if nothing was known.
+    pub(super) fn learn(&self, key: Fingerprint, root: Root, only: bool) {
+        let entry = if only { Entry::Only(root) } else { Entry::Visible(root) };
+        self.shard(&key).entry(key).or_insert(entry);
+    }
+
+    /// What was known no longer holds: ask the device until the next write.
     pub(super) fn distrust(&self, key: Fingerprint) {
         let mut shard = self.shard(&key);
         if !matches!(shard.get(&key), Some(Entry::Damaged)) {
             shard.insert(key, Entry::Suspect);
+        }
+    }
+
+    /// Roots other than the visible one may appear.
+    pub(super) fn expect_hidden(&self, key: &Fingerprint) {
+        if let Some(entry) = self.shard(key).get_mut(key) {
+            if let Entry::Only(root) = *entry {
+                *entry = Entry::Visible(root);
+            }
         }
     }
 
@@ -117,9 +134,13 @@ impl Index {
         self.shard(&key).insert(key, Entry::Damaged);
     }
 
-    /// The object is not stored.
+    /// A read proved that the object is not stored. What is not trusted stays so: a root may yet
+    /// appear.
     pub(super) fn remove(&self, key: &Fingerprint) {
-        self.shard(key).remove(key);
+        let mut shard = self.shard(key);
+        if matches!(shard.get(key), Some(Entry::Visible(_) | Entry::Only(_))) {
+            shard.remove(key);
+        }
     }
 
     /// Objects known to be stored.
@@ -168,10 +189,33 @@ mod tests {
     }
 
     #[test]
+    fn reads_do_not_end_distrust_and_do_not_replace_what_is_known() {
+        let index = Index::new();
+        index.set_complete();
+        index.learn(key(b"a"), root(1), false);
+        index.learn(key(b"a"), root(2), true);
+        assert_eq!(index.get(&key(b"a")), Knowledge::Visible(root(1)));
+        index.distrust(key(b"a"));
+        index.learn(key(b"a"), root(1), true);
+        assert_eq!(index.get(&key(b"a")), Knowledge::Unknown);
+        index.remove(&key(b"a"));
+        assert_eq!(index.get(&key(b"a")), Knowledge::Unknown, "not proven absent for good");
+        index.put(key(b"a"), root(1), true);
+        index.expect_hidden(&key(b"a"));
+        assert_eq!(index.get(&key(b"a")), Knowledge::Visible(root(1)));
+        index.remove(&key(b"a"));
+        assert_eq!(index.get(&key(b"a")), Knowledge::Absent);
+        index.expect_hidden(&key(b"a"));
+        assert_eq!(index.get(&key(b"a")), Knowledge::Absent);
+    }
+
+    #[test]
     fn damage_is_forgotten_only_by_a_new_root() {
         let index = Index::new();
         index.set_damaged(key(b"a"));
         index.distrust(key(b"a"));
+        index.learn(key(b"a"), root(0), true);
+        index.remove(&key(b"a"));
         assert_eq!(index.get(&key(b"a")), Knowledge::Damaged);
         index.put(key(b"a"), root(0), false);
         assert_eq!(index.get(&key(b"a")), Knowledge::Visible(root(0)));

@@ -48,6 +48,8 @@ struct Learned {
     /// The visible root, and whether it is the only one.
     root: Option<(Root, bool)>,
     manifest: Option<CachedManifest>,
+    /// The device does not hold what the index says.
+    contradicted: bool,
 }
 
 /// Whether a key is stored.
@@ -90,7 +92,7 @@ impl Core {
                     return Ok(());
                 }
                 Err(Failure::Device(error)) => return Err(error),
-                Err(failure) if pin.if_undisturbed(|| self.note(object, &failure)) => {
+                Err(failure) if pin.if_undisturbed(|| self.note(object, &failure, &learned)) => {
                     return Err(failure.into_error());
                 }
                 Ok(()) | Err(_) => {}
@@ -104,7 +106,7 @@ impl Core {
                 Ok(())
             }
             Err(failure) => {
-                self.note(object, &failure);
+                self.note(object, &failure, &learned);
                 Err(failure.into_error())
             }
         }
@@ -155,7 +157,7 @@ impl Core {
             (Some(root), _) => {
                 let size = self.logical_size(root);
                 let root = size.map(|size| (Root { slot: root.slot, size }, only));
-                Ok((Presence::Present, Learned { root, manifest: None }))
+                Ok((Presence::Present, Learned { root, ..Learned::default() }))
             }
             (None, Some((slot, error))) => Err(unreadable_root(object, slot, &error)),
             (None, None) => Ok((Presence::Absent, Learned::default())),
@@ -172,13 +174,11 @@ impl Core {
 
     /// Keeps what a good read learned. Nothing known better is replaced.
     fn learn(&self, object: &Object<'_>, learned: Learned) {
+        if learned.contradicted {
+            self.index.distrust(object.fingerprint);
+        }
         if let Some((root, only)) = learned.root {
-            match self.index.get(&object.fingerprint) {
-                Knowledge::Unknown | Knowledge::Damaged => {
-                    self.index.put(object.fingerprint, root, only);
-                }
-                Knowledge::Visible(_) | Knowledge::Only(_) | Knowledge::Absent => {}
-            }
+            self.index.learn(object.fingerprint, root, only);
         }
         if let Some(manifest) = learned.manifest {
             self.manifests.put(object.fingerprint, manifest);
@@ -186,13 +186,16 @@ impl Core {
     }
 
     /// What is damaged or gone leaves the index, so that the next offload really writes it.
-    fn note(&self, object: &Object<'_>, failure: &Failure) {
+    fn note(&self, object: &Object<'_>, failure: &Failure, learned: &Learned) {
         match failure {
             Failure::Damaged(error) => {
                 log::warning!("{error}");
                 self.index.set_damaged(object.fingerprint);
             }
             Failure::Absent(_) => self.index.remove(&object.fingerprint),
+            Failure::OtherSize(_) if learned.contradicted => {
+                self.index.distrust(object.fingerprint);
+            }
             Failure::OtherSize(_) | Failure::Device(_) => return,
         }
         self.manifests.remove(&object.fingerprint);
@@ -218,7 +221,9 @@ impl Core {
         size: u32,
         learned: &mut Learned,
     ) -> std::result::Result<(), Failure> {
-        let slot = match self.index.get(&object.fingerprint) {
+        let known = self.index.get(&object.fingerprint);
+        let indexed = matches!(known, Knowledge::Only(_) | Knowledge::Visible(_));
+        let slot = match known {
             Knowledge::Absent => return Err(Failure::Absent(not_found(object))),
             Knowledge::Only(root) | Knowledge::Visible(root) => {
                 if root.size != size {
@@ -260,6 +265,7 @@ impl Core {
         let mut found = found.map_err(Failure::Device)?;
         let mut only = false;
         if found.roots.is_empty() {
+            learned.contradicted = indexed;
             let unreadable = found.unreadable;
             let others = self.ask_others(slot);
             found = self.search(lane, object, others).await.map_err(Failure::Device)?;
@@ -285,6 +291,7 @@ impl Core {
         if root.header.kind == ObjectKind::Inline {
             if payload.len() as u64 != u64::from(size) {
                 let stored = root.header.payload_size;
+                learned.contradicted = indexed;
                 return Err(Failure::OtherSize(other_size(object, stored, size)));
             }
             destination.write(0, payload);
@@ -296,6 +303,7 @@ impl Core {
             .verify_placement(&object.keys, slot)
             .map_err(|error| damaged(object, slot, &error))?;
         if manifest.logical_size != size {
+            learned.contradicted = indexed;
             return Err(Failure::OtherSize(other_size(object, manifest.logical_size, size)));
         }
         let manifest = CachedManifest::of(&manifest, slot, root.header.checksum);

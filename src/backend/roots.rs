@@ -26,6 +26,11 @@ impl SlotSet {
     pub(super) fn contains(self, slot: Slot) -> bool {
         self.0 & (1 << slot.get()) != 0
     }
+
+    /// Some slot lower than `slot` is in the set.
+    pub(super) fn any_below(self, slot: Slot) -> bool {
+        self.0 & ((1 << slot.get()) - 1) != 0
+    }
 }
 
 /// A valid root of the key that was asked for: header, identity and placement agree. Its payload

@@ -60,6 +60,8 @@ struct Write<'w, 'a> {
     blocked: SlotSet,
     /// Slots where an old root may appear late.
     root_ghosts: SlotSet,
+    /// Slots where what is stored may be deleted late.
+    doomed: SlotSet,
     /// A command of unknown outcome may still change some slot of the key.
     haunted: bool,
 }
@@ -108,6 +110,7 @@ impl Core {
             hold: &hold,
             blocked: SlotSet::default(),
             root_ghosts: SlotSet::default(),
+            doomed: SlotSet::default(),
             haunted: false,
         };
         let (stored, replaced) = write.run().await?;
@@ -142,7 +145,7 @@ impl Core {
     fn quarantine(&self, hold: &Exclusive<'_>, object: &Object<'_>, slot: Slot, ghost: Ghost) {
         let until = (self.clock)() + self.settle;
         hold.quarantine(Quarantine { slot, ghost, until });
-        self.index.distrust(object.fingerprint);
+        self.index.expect_hidden(&object.fingerprint);
     }
 
     /// Deletes one value. "Not found" is what was wanted. Without an answer it is tried once more.
@@ -212,28 +215,33 @@ impl<'a> Write<'_, 'a> {
     async fn run(&mut self) -> Result<(Stored, Option<(Slot, u32)>)> {
         for round in 0..ROUNDS {
             let known = self.knowledge(round);
-            let mut roots = self.find_roots(known).await?.into_iter();
-            let visible = match roots.next() {
+            let mut roots = self.find_roots(known).await?;
+            self.finish_deletes(&mut roots).await?;
+            let hidden = roots.split_off(roots.len().min(1));
+            let old = roots.first().map(|root| (root.slot, root.chunk_count()));
+            let visible = match roots.pop() {
                 Some(root) => self.core.whole(self.lane, self.object, root).await?,
                 None => None,
             };
-            let hidden = roots.collect();
-            if let Some(visible) = &visible {
-                let trusted = known != Knowledge::Damaged;
-                if let Some(manifest) = self.same(visible).await.filter(|_| trusted) {
+            if let Some(visible) =
+                visible.filter(|root| known != Knowledge::Damaged && self.lasts(root.slot))
+            {
+                if let Some(manifest) = self.same(&visible).await {
                     self.purge(hidden).await?;
                     self.publish(visible.slot, manifest);
                     return Ok((self.stored(true), None));
                 }
             }
+            self.target()?;
             self.purge(hidden).await?;
             let Some(slot) = self.store().await? else { continue };
             self.hold.bump();
             let manifest = self.manifest(slot);
             self.publish(slot, manifest);
-            let Some(visible) = visible else { return Ok((self.stored(false), None)) };
-            self.delete_old_root(&visible).await?;
-            return Ok((self.stored(false), Some((visible.slot, visible.chunk_count()))));
+            if let Some((old_slot, _)) = old {
+                self.delete_old_root(old_slot).await?;
+            }
+            return Ok((self.stored(false), old));
         }
         Err(Error::new(
             ErrorCode::FileWriteFail,
@@ -255,6 +263,7 @@ impl<'a> Write<'_, 'a> {
         let now = (self.core.clock)();
         self.blocked = SlotSet::default();
         self.root_ghosts = SlotSet::default();
+        self.doomed = SlotSet::default();
         for mark in quarantine.iter().filter(|mark| mark.until > now) {
             self.haunt(mark.slot, mark.ghost);
         }
@@ -268,9 +277,15 @@ impl<'a> Write<'_, 'a> {
     fn haunt(&mut self, slot: Slot, ghost: Ghost) {
         self.haunted = true;
         self.blocked.insert(slot);
-        if ghost == Ghost::RootStore {
-            self.root_ghosts.insert(slot);
+        match ghost {
+            Ghost::RootStore => self.root_ghosts.insert(slot),
+            Ghost::Delete => self.doomed.insert(slot),
         }
+    }
+
+    /// No command of unknown outcome can delete the root in `slot` or hide it.
+    fn lasts(&self, slot: Slot) -> bool {
+        !self.doomed.contains(slot) && !self.root_ghosts.any_below(slot)
     }
 
     fn quarantine(&mut self, slot: Slot, ghost: Ghost) {
@@ -308,6 +323,16 @@ impl<'a> Write<'_, 'a> {
         Ok(found.roots)
     }
 
+    /// A visible root whose Delete had no answer gives way to the version that was to replace it:
+    /// it may vanish at any moment, and what is purged until then cannot take its place.
+    async fn finish_deletes(&mut self, roots: &mut Vec<StoredRoot>) -> Result<()> {
+        while roots.len() > 1 && self.doomed.contains(roots[0].slot) {
+            let replaced = roots.remove(0);
+            self.purge(vec![replaced]).await?;
+        }
+        Ok(())
+    }
+
     /// Rule 2: whether `root` is a good copy of the payload, judged at its own chunk boundaries
     /// and by its own kind of checksum; with what a reader needs to know of it.
     async fn same(&mut self, root: &StoredRoot) -> Option<Option<CachedManifest>> {
@@ -334,62 +359,69 @@ impl<'a> Write<'_, 'a> {
 
     /// Rule 3: deletes hidden roots, highest slot first, each root before its chunks.
     async fn purge(&mut self, mut hidden: Vec<StoredRoot>) -> Result<()> {
+        if !hidden.is_empty() {
+            // The index may name one of them, if the lower root appeared late.
+            self.core.index.distrust(self.object.fingerprint);
+        }
         while let Some(root) = hidden.pop() {
-            let slot = root.slot;
+            let (slot, object) = (root.slot, self.object);
             let failed = |error: CommandError| {
-                let what = format_args!("{}: purge of slot {}", self.object, slot.get());
+                let what = format_args!("{object}: purge of slot {}", slot.get());
                 error.into_error(Direction::Write, what)
             };
             let deleted = self.core.delete(self.lane, self.object.keys.root(slot)).await;
             if deleted.ghost {
-                self.core.quarantine(self.hold, self.object, slot, Ghost::Delete);
+                self.quarantine(slot, Ghost::Delete);
             }
             if let Some(error) = deleted.error {
-                self.core.index.distrust(self.object.fingerprint);
                 return Err(failed(error));
             }
             let all: Vec<u32> = (0..root.chunk_count()).collect();
             let chunks = self.core.delete_chunks(self.lane, self.object, slot, &all).await;
             if chunks.ghost {
-                self.core.quarantine(self.hold, self.object, slot, Ghost::Delete);
+                self.quarantine(slot, Ghost::Delete);
             }
             if let Some(error) = chunks.error {
                 return Err(failed(error));
             }
-            self.haunted |= deleted.ghost || chunks.ghost;
         }
         Ok(())
     }
 
-    /// Rule 4: the lowest slot that can hold the new version, and the new version in it. `None`: a
-    /// root of this key turned up.
+    /// The lowest slot that can hold the new version.
+    fn target(&self) -> Result<Slot> {
+        let Some(slot) = Slot::all().find(|slot| !self.blocked.contains(*slot)) else {
+            return Err(Error::new(
+                ErrorCode::ObjectAlreadyExists,
+                format!("{}: no free slot: other values hold all {MAX_SLOTS} of them", self.object),
+            ));
+        };
+        if self.root_ghosts.any_below(slot) {
+            return Err(Error::new(
+                ErrorCode::InvalidRead,
+                format!(
+                    "{}: an earlier Store without an answer may still appear below slot {}, \
+                     hiding what would be written there; offload it again in {} ms",
+                    self.object,
+                    slot.get(),
+                    self.core.settle.as_millis()
+                ),
+            ));
+        }
+        Ok(slot)
+    }
+
+    /// Rule 4: the new version in the lowest slot that takes it. `None`: a root of this key turned
+    /// up.
     async fn store(&mut self) -> Result<Option<Slot>> {
-        for slot in Slot::all() {
-            if self.blocked.contains(slot) {
-                if self.root_ghosts.contains(slot) {
-                    return Err(Error::new(
-                        ErrorCode::InvalidRead,
-                        format!(
-                            "{}: an earlier Store without an answer may still appear in slot {}, \
-                             hiding what would be written now; offload it again in {} ms",
-                            self.object,
-                            slot.get(),
-                            self.core.settle.as_millis()
-                        ),
-                    ));
-                }
-                continue;
-            }
+        loop {
+            let slot = self.target()?;
             match self.store_at(slot).await? {
                 At::Stored => return Ok(Some(slot)),
                 At::Conflict => self.blocked.insert(slot),
                 At::UnknownRoot => return Ok(None),
             }
         }
-        Err(Error::new(
-            ErrorCode::ObjectAlreadyExists,
-            format!("{}: no free slot: other values hold all {MAX_SLOTS} of them", self.object),
-        ))
     }
 
     async fn store_at(&mut self, slot: Slot) -> Result<At> {
@@ -522,6 +554,10 @@ impl<'a> Write<'_, 'a> {
             if ghost {
                 self.quarantine(slot, Ghost::RootStore);
             }
+            if matches!((&at, ghost), (Ok(At::UnknownRoot), _) | (Err(_), true)) {
+                // What is visible now, or soon, may not be what the index says.
+                self.core.index.distrust(self.object.fingerprint);
+            }
             return match at {
                 Err(error) if ghost => Err(Undone::Keep(
                     error.context("either version may be stored, and the root may still appear"),
@@ -614,10 +650,10 @@ impl<'a> Write<'_, 'a> {
     }
 
     /// Rule 6.
-    async fn delete_old_root(&mut self, old: &StoredRoot) -> Result<()> {
-        let deleted = self.core.delete(self.lane, self.object.keys.root(old.slot)).await;
+    async fn delete_old_root(&mut self, slot: Slot) -> Result<()> {
+        let deleted = self.core.delete(self.lane, self.object.keys.root(slot)).await;
         if deleted.ghost {
-            self.quarantine(old.slot, Ghost::Delete);
+            self.quarantine(slot, Ghost::Delete);
         }
         let Some(error) = deleted.error else { return Ok(()) };
         self.core.index.distrust(self.object.fingerprint);
@@ -625,7 +661,7 @@ impl<'a> Write<'_, 'a> {
             "{}: the new version is stored, but the old root in slot {} could not be deleted: \
              either version may be read until the key is written again",
             self.object,
-            old.slot.get()
+            slot.get()
         );
         Err(error.into_error(Direction::Write, what))
     }
