@@ -5,9 +5,9 @@ use std::sync::Arc;
 use nvme_kv_command_set::{IdentifyKvNamespace, Wire, WireProfile};
 
 use super::executor::{Capabilities, Executor};
-use super::io_uring::{IoUringExecutor, OpenError};
+use super::io_uring::{IoUringExecutor, OpenError, Room};
 use super::ioctl::IoctlExecutor;
-use super::node::{self, Discovery};
+use super::node::{self, Discovery, QueueLimits};
 use super::{BufferPool, CommandError};
 use crate::config::{ConnectorConfig, Transport};
 use crate::error::{Error, ErrorCode, Result};
@@ -17,7 +17,7 @@ use crate::log;
 const KEPT_BUFFER_BYTES: usize = 64 << 20;
 /// Bytes of transport buffers that are registered with the kernel, where it allows that.
 const ARENA_BYTES: usize = 16 << 20;
-/// More commands in flight than any NVMe queue of Linux has room for gain nothing.
+/// Commands in flight of one call where the kernel does not tell how many it has room for.
 const MAX_QUEUE_DEPTH: u32 = 4096;
 
 /// An open namespace.
@@ -91,12 +91,12 @@ fn wire(config: &ConnectorConfig, nsid: u32) -> Wire {
 fn capabilities(
     config: &ConnectorConfig,
     namespace: &IdentifyKvNamespace,
-    max_transfer: Option<u32>,
+    limits: QueueLimits,
 ) -> Result<Capabilities> {
     let configured = config.effective_max_value_size();
     let alignment = config.transfer_alignment.max(1);
     let value = namespace.current().map_or(u32::MAX, |format| format.max_value_len);
-    let transfer = max_transfer.unwrap_or(u32::MAX);
+    let transfer = limits.max_transfer.unwrap_or(u32::MAX);
     let device = value.min(transfer);
     let lowered = configured.min(device - device % alignment);
     if lowered < configured {
@@ -117,13 +117,21 @@ fn capabilities(
             ),
         ));
     }
+    let queue_depth = config.queue_depth.min(limits.per_queue.unwrap_or(MAX_QUEUE_DEPTH));
+    if queue_depth < config.queue_depth {
+        log::info!(
+            "{}: queue depth lowered from {} to {queue_depth}, for which the kernel has room",
+            config.device_path,
+            config.queue_depth
+        );
+    }
     Ok(Capabilities {
         max_value_size: lowered,
         max_retrieve_size: config
             .protocol_max_value_size
             .min(transfer - transfer % alignment)
             .max(lowered),
-        queue_depth: config.queue_depth.min(MAX_QUEUE_DEPTH),
+        queue_depth,
         transfer_alignment: match config.wire_profile {
             WireProfile::Mooncake => alignment,
             // Values keep their exact size; only the buffer is a multiple of 4, which the kernel
@@ -132,23 +140,22 @@ fn capabilities(
         },
         destination_alignment: 4,
         wire_profile: config.wire_profile,
-        transport: config.transport,
     })
 }
 
 /// A namespace behind the kernel's NVMe driver.
 fn open_kernel(config: &ConnectorConfig) -> Result<Arc<dyn Executor>> {
-    let Discovery { node, nsid, namespace, max_transfer } = node::discover(config)?;
+    let Discovery { node, nsid, namespace, limits } = node::discover(config)?;
     let node = Arc::new(node);
     let wire = wire(config, nsid);
-    let capabilities = capabilities(config, &namespace, max_transfer)?;
+    let capabilities = capabilities(config, &namespace, limits)?;
     // Where the kernel does not tell, the longest transfer that we make is none too long.
-    let max_transfer = max_transfer.unwrap_or(capabilities.max_retrieve_size) as usize;
+    let max_transfer = limits.max_transfer.unwrap_or(capabilities.max_retrieve_size) as usize;
     if config.transport != Transport::Ioctl {
         let buffers = BufferPool::with_arena(KEPT_BUFFER_BYTES, ARENA_BYTES);
-        let node = Arc::clone(&node);
-        let capabilities = Capabilities { transport: Transport::IoUring, ..capabilities.clone() };
-        match IoUringExecutor::open(node, wire, capabilities, max_transfer, buffers) {
+        let room = Room::new(limits.all_queues.unwrap_or(u32::MAX));
+        let (node, capabilities) = (Arc::clone(&node), capabilities.clone());
+        match IoUringExecutor::open(node, wire, capabilities, max_transfer, room, buffers) {
             Ok(executor) => {
                 log::info!("{}: transport io_uring", config.device_path);
                 return Ok(Arc::new(executor));
@@ -173,7 +180,6 @@ fn open_kernel(config: &ConnectorConfig) -> Result<Arc<dyn Executor>> {
         }
     }
     let buffers = BufferPool::new(KEPT_BUFFER_BYTES);
-    let capabilities = Capabilities { transport: Transport::Ioctl, ..capabilities };
     log::info!("{}: transport ioctl", config.device_path);
     Ok(Arc::new(IoctlExecutor::new(node, wire, capabilities, max_transfer, buffers)))
 }
@@ -188,7 +194,7 @@ fn open_emulated(config: &ConnectorConfig) -> Result<Arc<dyn Executor>> {
     let wire = wire(config, config.nsid);
     let identified = super::emulated::identify(&namespace, &wire)
         .map_err(|error: CommandError| failed(&format!("Identify: {error}")))?;
-    let capabilities = capabilities(config, &identified, None)?;
+    let capabilities = capabilities(config, &identified, QueueLimits::default())?;
     let buffers = BufferPool::new(KEPT_BUFFER_BYTES);
     Ok(Arc::new(super::EmulatedExecutor::new(namespace, wire, capabilities, buffers)))
 }

@@ -11,7 +11,6 @@ use std::fmt::Debug;
 use nvme_kv_command_set::{IdentifyKvNamespace, Key, PhysicalKey, WireProfile};
 
 use super::{Buffer, BufferPool, CommandError, Statistics, Target, Value};
-use crate::config::Transport;
 
 /// What an executor can do, fixed at open.
 #[derive(Clone, Debug)]
@@ -28,8 +27,6 @@ pub struct Capabilities {
     pub destination_alignment: u32,
     /// How keys and sizes are put into a command.
     pub wire_profile: WireProfile,
-    /// What carries the commands; never [`Transport::Auto`], which picks one of the others.
-    pub transport: Transport,
 }
 
 impl Capabilities {

@@ -3,6 +3,7 @@
 
 mod fixed;
 mod ring;
+mod room;
 mod submission;
 
 use std::io;
@@ -13,6 +14,7 @@ use nvme_kv_command_set::{IdentifyKvNamespace, Key, PhysicalKey, Wire};
 
 use self::fixed::RegionTable;
 use self::ring::Ring;
+pub(super) use self::room::Room;
 use self::submission::Submission;
 use super::executor::{Capabilities, Executor, Stream};
 use super::flight::{self, Rules, Tokens, Verdict};
@@ -42,6 +44,7 @@ pub struct IoUringExecutor {
     wire: Wire,
     capabilities: Capabilities,
     max_transfer: usize,
+    room: Room,
     idle: Mutex<Vec<Lane>>,
     memory: Mutex<Offered>,
     counters: Counters,
@@ -79,6 +82,7 @@ impl IoUringExecutor {
         wire: Wire,
         capabilities: Capabilities,
         max_transfer: usize,
+        room: Room,
         buffers: BufferPool,
     ) -> std::result::Result<Self, OpenError> {
         let executor = IoUringExecutor {
@@ -86,6 +90,7 @@ impl IoUringExecutor {
             wire,
             capabilities,
             max_transfer,
+            room,
             idle: Mutex::default(),
             memory: Mutex::new(Offered {
                 ranges: buffers.arena().into_iter().collect(),
@@ -231,7 +236,8 @@ impl Executor for IoUringExecutor {
             Ok(lane) => lane,
             Err(error) => return flight::refuse(stream, &errno(&error)),
         };
-        let depth = lane.ring.entries().min(self.capabilities.queue_depth) as usize;
+        let share = self.room.share(lane.ring.entries().min(self.capabilities.queue_depth));
+        let depth = share.size() as usize;
         let mut queue = Submission::new(&mut lane.ring, depth, &lane.regions, &self.counters);
         self.with_rules(|rules| flight::run(rules, &mut queue, &mut lane.tokens, stream));
         if !queue.refused() {

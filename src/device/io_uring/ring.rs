@@ -41,7 +41,7 @@ macro_rules! either {
 
 impl Ring {
     /// Sets up a ring of at least `entries` submissions (fewer where the kernel's limit is lower)
-    /// for commands to `node`. `None` as `node`: no file is registered.
+    /// for commands to `node`.
     pub(super) fn new(entries: u32, node: BorrowedFd<'_>) -> io::Result<Ring> {
         let entries = entries.clamp(1, 1 << 15);
         let full = IoUring::builder().setup_clamp().setup_coop_taskrun().build(entries);
@@ -53,6 +53,9 @@ impl Ring {
             Err(error) => return Err(error),
         };
         either!(&instance, ring => ring.submitter().register_files(&[node.as_raw_fd()]))?;
+        // Without a limit the kernel starts a thread for each command that it has no room for.
+        // Kernels that know no limit go without.
+        let _ = either!(&instance, ring => ring.submitter().register_iowq_max_workers(&mut [1, 1]));
         Ok(Ring { instance, buffers: false })
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nvme_kv_command_set::{CSI_KV, IdentifyKvNamespace, NamespaceDescriptors, Status, cns};
 
-use super::path::{NodeName, Sysfs, generic_nodes};
+use super::path::{NodeName, QueueLimits, Sysfs, generic_nodes};
 use super::{Node, OpenNode, identify, sys};
 use crate::config::ConnectorConfig;
 use crate::device::CommandError;
@@ -23,8 +23,8 @@ pub(in crate::device) struct Discovery {
     pub(in crate::device) nsid: u32,
     /// What the namespace says of itself.
     pub(in crate::device) namespace: IdentifyKvNamespace,
-    /// The longest transfer, bytes, where the kernel tells.
-    pub(in crate::device) max_transfer: Option<u32>,
+    /// What the block layer allows.
+    pub(in crate::device) limits: QueueLimits,
 }
 
 /// Finds, opens and identifies the configured namespace.
@@ -42,16 +42,15 @@ pub(in crate::device) fn discover(config: &ConnectorConfig) -> Result<Discovery>
     let namespace = identify(&open, nsid, timeout_ms)
         .map_err(|error| not_identified(&path, &open, nsid, timeout_ms, &error))?;
     let name = kernel_name(&path, &open, &sysfs);
-    let max_transfer = name.as_deref().and_then(|name| sysfs.max_transfer(name));
-    match max_transfer {
-        Some(bytes) => log::info!("{}: transfers of at most {bytes} bytes", path.display()),
-        None => log::info!(
+    let limits = name.as_deref().map(|name| sysfs.queue_limits(name)).unwrap_or_default();
+    if limits.max_transfer.is_none() {
+        log::info!(
             "{}: the kernel does not tell the longest transfer; the configured limits hold",
             path.display()
-        ),
+        );
     }
     let node = Node::new(path, open, nsid, timeout_ms, &namespace);
-    Ok(Discovery { node, nsid, namespace, max_transfer })
+    Ok(Discovery { node, nsid, namespace, limits })
 }
 
 fn open_node(config: &ConnectorConfig, sysfs: &Sysfs<'_>) -> Result<(PathBuf, OpenNode)> {

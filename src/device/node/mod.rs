@@ -15,6 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use nvme_kv_command_set::{CSI_KV, IdentifyKvNamespace, cns};
 
 pub(super) use discovery::{Discovery, discover};
+pub(super) use path::QueueLimits;
 
 use super::CommandError;
 use crate::log;

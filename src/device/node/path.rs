@@ -89,25 +89,68 @@ impl Sysfs<'_> {
         Some(link.file_name()?.to_str()?.to_owned())
     }
 
-    /// The longest transfer of the namespace with this generic node, bytes: the least over its
-    /// paths. `None` where the kernel does not say.
-    pub(super) fn max_transfer(&self, generic: &str) -> Option<u32> {
-        let (instance, rest) = number(generic.strip_prefix("ng")?)?;
-        let namespace = rest.rsplit_once('n')?.1;
-        let is_path = |name: &str| {
-            let Some((of, rest)) = name.strip_prefix("nvme").and_then(number) else { return false };
+    /// What the block layer allows for the namespace with this generic node: the least over its
+    /// paths.
+    pub(super) fn queue_limits(&self, generic: &str) -> QueueLimits {
+        let mut limits = QueueLimits::default();
+        let Some((instance, namespace)) = generic
+            .strip_prefix("ng")
+            .and_then(number)
+            .and_then(|(instance, rest)| Some((instance, rest.rsplit_once('n')?.1)))
+        else {
+            return limits;
+        };
+        let of_namespace = |disk: &PathBuf| {
+            let Some(rest) = name_of(disk).strip_prefix("nvme") else { return false };
+            let Some((of, rest)) = number(rest) else { return false };
             of == instance && rest.rsplit_once('n').is_some_and(|(_, last)| last == namespace)
         };
-        entries(&self.0.join("block"))
-            .into_iter()
-            .filter(|disk| is_path(name_of(disk)))
-            .filter_map(|disk| {
-                let text = std::fs::read_to_string(disk.join("queue/max_hw_sectors_kb")).ok()?;
-                text.trim().parse::<u32>().ok()?.checked_mul(1024)
-            })
-            .filter(|bytes| *bytes > 0)
-            .min()
+        let disks: Vec<PathBuf> =
+            entries(&self.0.join("block")).into_iter().filter(of_namespace).collect();
+        // Where a namespace has several paths (`nvmeXcYnZ`), the disk above them has no queue.
+        let is_path = |disk: &&PathBuf| name_of(disk)["nvme".len()..].contains('c');
+        let only_paths = disks.iter().any(|disk| is_path(&disk));
+        for disk in &disks {
+            let queue = disk.join("queue");
+            let bytes = read_number(&queue.join("max_hw_sectors_kb"))
+                .and_then(|kibibytes| kibibytes.checked_mul(1024));
+            limits.max_transfer = least(limits.max_transfer, bytes);
+            if only_paths && !is_path(&disk) {
+                continue;
+            }
+            // Drivers of fabrics keep two requests of each queue for themselves.
+            let per_queue = read_number(&queue.join("nr_requests"))
+                .map(|requests| requests.saturating_sub(2).max(1));
+            let queues = entries(&disk.join("mq")).len().max(1) as u32;
+            let all = per_queue.map(|requests| requests.saturating_mul(queues));
+            limits.per_queue = least(limits.per_queue, per_queue);
+            limits.all_queues = least(limits.all_queues, all);
+        }
+        limits
     }
+}
+
+/// Limits of the block layer; `None` where the kernel does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::device) struct QueueLimits {
+    /// The longest transfer, bytes.
+    pub(in crate::device) max_transfer: Option<u32>,
+    /// Commands that one hardware queue, which one processor uses, can have in flight.
+    pub(in crate::device) per_queue: Option<u32>,
+    /// The same for all hardware queues together.
+    pub(in crate::device) all_queues: Option<u32>,
+}
+
+fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The positive number in a file.
+fn read_number(path: &Path) -> Option<u32> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok().filter(|number| *number > 0)
 }
 
 /// The generic nodes in a directory of nodes, in order of their names.

@@ -55,20 +55,28 @@ fn names_are_told_apart_as_the_kernel_gives_them() {
 }
 
 #[test]
-fn the_longest_transfer_is_the_least_over_the_paths_of_one_namespace() {
-    let directory = Directory::new("max-transfer");
+fn the_limits_are_the_least_over_the_paths_of_one_namespace() {
+    let directory = Directory::new("limits");
     directory.file("block/nvme0n1/queue/max_hw_sectors_kb", "2147483644\n");
+    directory.file("block/nvme0n1/queue/nr_requests", "16\n");
     directory.file("block/nvme0c0n1/queue/max_hw_sectors_kb", "1024\n");
+    directory.file("block/nvme0c0n1/queue/nr_requests", "1023\n");
     directory.file("block/nvme0c1n1/queue/max_hw_sectors_kb", "512\n");
+    directory.file("block/nvme0c1n1/queue/nr_requests", "128\n");
+    (0..3).for_each(|queue| directory.file(&format!("block/nvme0c1n1/mq/{queue}/cpu_list"), "0"));
     directory.file("block/nvme0n11/queue/max_hw_sectors_kb", "4\n");
-    directory.file("block/nvme1n1/queue/max_hw_sectors_kb", "8\n");
+    directory.file("block/nvme1n1/queue/nr_requests", "8\n");
     directory.file("block/nvme1n2/queue/max_hw_sectors_kb", "none");
     let sysfs = Sysfs(&directory.0);
-    assert_eq!(sysfs.max_transfer("ng0n1"), Some(512 * 1024));
-    assert_eq!(sysfs.max_transfer("ng0n11"), Some(4096));
-    assert_eq!(sysfs.max_transfer("ng1n2"), None, "not a number");
-    assert_eq!(sysfs.max_transfer("ng2n1"), None, "not listed");
-    assert_eq!(sysfs.max_transfer("kv"), None);
+    let limits =
+        |max_transfer, per_queue, all_queues| QueueLimits { max_transfer, per_queue, all_queues };
+    let none = QueueLimits::default();
+    assert_eq!(sysfs.queue_limits("ng0n1"), limits(Some(512 * 1024), Some(126), Some(378)));
+    assert_eq!(sysfs.queue_limits("ng0n11"), limits(Some(4096), None, None));
+    assert_eq!(sysfs.queue_limits("ng1n1"), limits(None, Some(6), Some(6)));
+    assert_eq!(sysfs.queue_limits("ng1n2"), none, "not a number");
+    assert_eq!(sysfs.queue_limits("ng2n1"), none, "not listed");
+    assert_eq!(sysfs.queue_limits("kv"), none);
 }
 
 #[test]
