@@ -44,14 +44,22 @@ impl Ring {
     /// for commands to `node`.
     pub(super) fn new(entries: u32, node: BorrowedFd<'_>) -> io::Result<Ring> {
         let entries = entries.clamp(1, 1 << 15);
-        let full = IoUring::builder().setup_clamp().setup_coop_taskrun().build(entries);
-        let instance = match full {
-            Ok(ring) => Instance::Full(ring),
+        match IoUring::builder().setup_clamp().setup_coop_taskrun().build(entries) {
+            Ok(ring) => Ring::over(Instance::Full(ring), node),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                Instance::SmallCompletions(IoUring::builder().setup_clamp().build(entries)?)
+                Ring::with_small_completions(entries, node)
             }
-            Err(error) => return Err(error),
-        };
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is left where the kernel refuses large completions.
+    pub(super) fn with_small_completions(entries: u32, node: BorrowedFd<'_>) -> io::Result<Ring> {
+        let ring = IoUring::builder().setup_clamp().build(entries)?;
+        Ring::over(Instance::SmallCompletions(ring), node)
+    }
+
+    fn over(instance: Instance, node: BorrowedFd<'_>) -> io::Result<Ring> {
         either!(&instance, ring => ring.submitter().register_files(&[node.as_raw_fd()]))?;
         // Without a limit the kernel starts a thread for each command that it has no room for.
         // Kernels that know no limit go without.
@@ -144,7 +152,6 @@ impl Drop for Ring {
         let _ = either!(&self.instance, ring => ring.submitter().unregister_files());
     }
 }
-
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring").field("entries", &self.entries()).finish_non_exhaustive()

@@ -11,8 +11,15 @@ use crate::device::{CommandError, Operation};
 
 /// A ring on /dev/null, or `None` where there is no io_uring.
 fn ring(entries: u32) -> Option<Ring> {
-    let null = File::options().read(true).write(true).open("/dev/null").expect("it exists");
-    match Ring::new(entries, null.as_fd()) {
+    available(Ring::new(entries, null().as_fd()))
+}
+
+fn null() -> File {
+    File::options().read(true).write(true).open("/dev/null").expect("it exists")
+}
+
+fn available(ring: io::Result<Ring>) -> Option<Ring> {
+    match ring {
         Ok(ring) => Some(ring),
         Err(error) => {
             eprintln!("SKIPPED: no io_uring here: {error}");
@@ -111,4 +118,13 @@ fn memory_is_registered_once_per_ring_and_released_with_it() {
         Err(error) => eprintln!("SKIPPED: memory cannot be registered here: {error}"),
     }
     drop(ring);
+}
+
+#[test]
+fn a_ring_with_small_completions_completes_commands_without_their_result() {
+    let Some(mut ring) = available(Ring::with_small_completions(8, null().as_fd())) else { return };
+    let counters = Counters::default();
+    let exists = run(&mut ring, &mut Tokens::default(), &counters, 20);
+    assert_eq!(exists.results.len(), 20);
+    assert_eq!(counters.snapshot().rejected, 0);
 }
