@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use nvme_kv_command_set::{IdentifyKvNamespace, Wire, WireProfile};
 
+use super::BufferPool;
 use super::executor::{Capabilities, Executor};
 use super::io_uring::{IoUringExecutor, OpenError, Room};
 use super::ioctl::IoctlExecutor;
 use super::node::{self, Discovery, QueueLimits};
-use super::{BufferPool, CommandError};
 use crate::config::{ConnectorConfig, Transport};
 use crate::error::{Error, ErrorCode, Result};
 use crate::log;
@@ -193,7 +193,7 @@ fn open_emulated(config: &ConnectorConfig) -> Result<Arc<dyn Executor>> {
     let namespace = nvme_kv_emulator::open(path).map_err(|error| failed(&error))?;
     let wire = wire(config, config.nsid);
     let identified = super::emulated::identify(&namespace, &wire)
-        .map_err(|error: CommandError| failed(&format!("Identify: {error}")))?;
+        .map_err(|error: super::CommandError| failed(&format!("Identify: {error}")))?;
     let capabilities = capabilities(config, &identified, QueueLimits::default())?;
     let buffers = BufferPool::new(KEPT_BUFFER_BYTES);
     Ok(Arc::new(super::EmulatedExecutor::new(namespace, wire, capabilities, buffers)))
