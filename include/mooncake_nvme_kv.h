@@ -1,3 +1,40 @@
+// Mooncake objects on an NVMe Key-Value namespace: the C interface of libmooncake_nvme_kv.
+//
+// Results. Every function that can fail returns an mnkv_status_t, whose numbers are Mooncake's
+// ErrorCode. The text of a failure, which names what was wrong and the remedy, is kept with the
+// handle (mnkv_backend_last_error, mnkv_device_last_error); an open that failed leaves its text
+// with the thread (mnkv_last_open_error). No panic or exception comes out of the library: a defect
+// is an MNKV_INTERNAL_ERROR.
+//
+// Handles. An open makes one, a close ends it; nothing else has to be freed. A call on a handle
+// that is closed already returns MNKV_INTERNAL_ERROR. A handle left open at the end of the process
+// does no harm.
+//
+// Threads. All functions may be called from any thread and, on the same handle too, from several
+// at once. A close waits for the calls under way on its handle. All calls are synchronous.
+//
+// Memory. Keys and bytes are given as pointer and length; a length of 0 ignores its pointer, and
+// NULL with another length is MNKV_INVALID_PARAMS. What a call is given is borrowed until it
+// returns: no memory of the caller is read or written afterwards, not by the device either. Memory
+// to be filled must not overlap anything else that the call is given. Lengths and sizes are in
+// bytes; alignment does not matter unless a comment says so.
+//
+// Structs that are passed in begin with struct_size, to be set to the sizeof of the caller's
+// header. A shorter one, from an older header, leaves the newer fields at their defaults; a longer
+// one, from a newer header, may not set fields that the library does not know. Zero is the default
+// of every field.
+//
+// Callbacks get the user pointer that was passed along. No lock of a handle is held meanwhile.
+// They must return normally, without an exception or a longjmp. Closing a handle from inside one
+// of its own callbacks is an MNKV_INTERNAL_ERROR.
+//
+// fork. In the child, calls on handles of the parent return MNKV_INTERNAL_ERROR and touch nothing
+// of the parent's; the child opens handles of its own. A callback must not return in the child.
+//
+// Unloading. The library stays loaded after dlclose. Closing all handles before gives back every
+// thread, descriptor and mapping.
+
+
 #ifndef MOONCAKE_NVME_KV_H
 #define MOONCAKE_NVME_KV_H
 

@@ -1,7 +1,7 @@
 //! A backend: logical objects on one namespace.
 
 use std::ffi::{c_char, c_void};
-use std::{ptr, slice};
+use std::ptr;
 
 use super::bytes::{self, input, output};
 use super::capabilities::{self, mnkv_capabilities};
@@ -11,7 +11,7 @@ use super::handle::{self, Registry};
 use super::object::{mnkv_destination, mnkv_object, read_destinations, read_objects};
 use super::sized;
 use super::status::{OK, mnkv_status_t};
-use crate::backend::{Backend, ObjectToStore, OffloadReport};
+use crate::backend::{Backend, OffloadReport};
 use crate::config::{Config, IoConcurrency, ProcessEnvironment};
 use crate::error::{Error, ErrorCode, Result};
 
@@ -123,37 +123,30 @@ pub unsafe extern "C" fn mnkv_backend_offload(
     statuses: *mut mnkv_status_t,
 ) -> mnkv_status_t {
     let mut refused = OK;
-    let status = guarded!(|error: Error| HANDLES.fail(backend, &error), {
-        // SAFETY: the caller's promise, as the header says it.
-        let objects = unsafe { read_objects(objects, count)? };
-        let mut rest = &objects.slices[..];
-        let batch: Vec<ObjectToStore<'_>> = objects
-            .keys
-            .iter()
-            .map(|(key, slice_count)| {
-                let (slices, behind) = rest.split_at(*slice_count);
-                rest = behind;
-                ObjectToStore { key, slices }
-            })
-            .collect();
-        let report = HANDLES.call(backend, |open| {
-            open.backend.offload(&batch, &mut |stored| {
-                let Some(on_stored) = on_stored else { return Ok(()) };
-                // SAFETY: the caller's function and its own pointer; `stored` lives.
-                refused = unsafe { on_stored(user, stored.as_ptr(), stored.len()) };
-                if refused == OK { Ok(()) } else { Err(refusal(refused)) }
-            })
-        });
-        let report = report.inspect_err(|error| {
+    let mut statuses = Statuses { to: statuses, count };
+    let status = guarded!(
+        |error: Error| {
             // SAFETY: the caller's promise: NULL or `count` writable entries.
-            unsafe { write_statuses(statuses, (0..count).map(|_| error.code() as mnkv_status_t)) };
-        })?;
-        let each = report.results.iter().map(|result| status_of(result.as_ref()));
-        // SAFETY: as above.
-        unsafe { write_statuses(statuses, each) };
-        overall(report)?;
-        Ok(OK)
-    });
+            unsafe { statuses.fill(&error) };
+            HANDLES.fail(backend, &error)
+        },
+        {
+            // SAFETY: the caller's promise, as the header says it.
+            let objects = unsafe { read_objects(objects, count)? };
+            let report = HANDLES.call(backend, |open| {
+                open.backend.offload(&objects.borrowed(), &mut |stored| {
+                    let Some(on_stored) = on_stored else { return Ok(()) };
+                    // SAFETY: the caller's function and its own pointer; `stored` lives.
+                    refused = unsafe { on_stored(user, stored.as_ptr(), stored.len()) };
+                    if refused == OK { Ok(()) } else { Err(refusal(refused)) }
+                })
+            })?;
+            // SAFETY: as above.
+            unsafe { statuses.write(&report.results) };
+            overall(report)?;
+            Ok(OK)
+        }
+    );
     if refused == OK { status } else { refused }
 }
 
@@ -174,23 +167,26 @@ pub unsafe extern "C" fn mnkv_backend_load(
     count: usize,
     statuses: *mut mnkv_status_t,
 ) -> mnkv_status_t {
-    guarded!(|error: Error| HANDLES.fail(backend, &error), {
-        let results = HANDLES.call(backend, |open| {
-            // SAFETY: the caller's promise, as the header says it.
-            open.backend.load(unsafe { read_destinations(destinations, count, open.slack)? })
-        });
-        let results = results.inspect_err(|error| {
+    let mut statuses = Statuses { to: statuses, count };
+    guarded!(
+        |error: Error| {
             // SAFETY: the caller's promise: NULL or `count` writable entries.
-            unsafe { write_statuses(statuses, (0..count).map(|_| error.code() as mnkv_status_t)) };
-        })?;
-        let each = results.iter().map(|result| status_of(result.as_ref()));
-        // SAFETY: as above.
-        unsafe { write_statuses(statuses, each) };
-        for result in results {
-            result?;
+            unsafe { statuses.fill(&error) };
+            HANDLES.fail(backend, &error)
+        },
+        {
+            let results = HANDLES.call(backend, |open| {
+                // SAFETY: the caller's promise, as the header says it.
+                open.backend.load(unsafe { read_destinations(destinations, count, open.slack)? })
+            })?;
+            // SAFETY: as above.
+            unsafe { statuses.write(&results) };
+            for result in results {
+                result?;
+            }
+            Ok(OK)
         }
-        Ok(OK)
-    })
+    )
 }
 
 /// Sets `*out` to whether the key is stored. False only when its absence is proven; a device that
@@ -270,22 +266,42 @@ pub unsafe extern "C" fn mnkv_last_open_error(buffer: *mut c_char, size: usize) 
     })
 }
 
-fn status_of<T>(result: std::result::Result<T, &Error>) -> mnkv_status_t {
-    result.map_or_else(|error| error.code() as mnkv_status_t, |_| OK)
+/// Where the status of each item goes: NULL, once that is done or when nobody wants to know.
+struct Statuses {
+    to: *mut mnkv_status_t,
+    count: usize,
 }
 
-/// # Safety
-/// `statuses` is NULL or has room for as many entries as `each` gives.
-unsafe fn write_statuses(
-    statuses: *mut mnkv_status_t,
-    each: impl ExactSizeIterator<Item = mnkv_status_t>,
-) {
-    if statuses.is_null() || each.len() == 0 {
-        return;
+impl Statuses {
+    /// Each item's own status.
+    ///
+    /// # Safety
+    /// `to` is NULL or has room for `count` entries.
+    unsafe fn write<T>(&mut self, results: &[Result<T>]) {
+        if self.to.is_null() {
+            return;
+        }
+        for (index, result) in results.iter().take(self.count).enumerate() {
+            let status = result.as_ref().map_or_else(|error| error.code() as mnkv_status_t, |_| OK);
+            // SAFETY: not NULL, so by the caller's promise there is room.
+            unsafe { self.to.add(index).write(status) };
+        }
+        self.to = ptr::null_mut();
     }
-    // SAFETY: not NULL, so by the caller's promise there is room.
-    let statuses = unsafe { slice::from_raw_parts_mut(statuses, each.len()) };
-    statuses.iter_mut().zip(each).for_each(|(to, status)| *to = status);
+
+    /// The same for all, unless they have their own: the call failed as a whole.
+    ///
+    /// # Safety
+    /// As [`Statuses::write`].
+    unsafe fn fill(&mut self, error: &Error) {
+        if self.to.is_null() {
+            return;
+        }
+        for index in 0..self.count {
+            // SAFETY: not NULL, so by the caller's promise there is room.
+            unsafe { self.to.add(index).write(error.code() as mnkv_status_t) };
+        }
+    }
 }
 
 /// What a completion callback that returned `status` is to the backend.

@@ -13,7 +13,8 @@ pub(super) fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Err
 /// `size` elements at `data`; a size of 0 ignores `data`.
 ///
 /// # Errors
-/// INVALID_PARAMS for NULL with a size, and for a size that no memory has.
+/// INVALID_PARAMS for NULL with a size, for a size that no memory has and for elements that are
+/// not aligned.
 ///
 /// # Safety
 /// `data` is NULL, or `size` elements at it are initialised and nobody writes to them for `'a`.
@@ -25,6 +26,9 @@ pub(super) unsafe fn input<'a, T>(
     check(data.cast(), size, size_of::<T>(), what)?;
     if size == 0 {
         return Ok(&[]);
+    }
+    if !data.is_aligned() {
+        return Err(invalid(format!("{what} is not aligned to {} bytes", align_of::<T>())));
     }
     // SAFETY: not NULL, so by the caller's promise `size` elements are readable for `'a`.
     Ok(unsafe { slice::from_raw_parts(data, size) })

@@ -9,15 +9,19 @@ use crate::error::{Error, ErrorCode};
 macro_rules! guarded {
     ($report:expr, $body:block) => {{
         let body = || -> $crate::error::Result<_> { $body };
-        let report = $report;
-        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
-            Ok(Ok(value)) => value,
-            Ok(Err(error)) => report(error),
-            Err(payload) => report($crate::ffi::guard::panicked(payload)),
+        let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        match end.unwrap_or_else(|payload| Err($crate::ffi::guard::panicked(payload))) {
+            Ok(value) => value,
+            Err(error) => $crate::ffi::guard::reported(error, $report),
         }
     }};
 }
 pub(super) use guarded;
+
+/// The value that `report` makes of `error`.
+pub(super) fn reported<R>(error: Error, report: impl FnOnce(Error) -> R) -> R {
+    report(error)
+}
 
 /// What a panic is to the caller.
 pub(super) fn panicked(payload: Box<dyn Any + Send>) -> Error {

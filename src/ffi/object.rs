@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::bytes::{check, input};
 use super::sized::{self, Sized};
-use crate::backend::ObjectToLoad;
+use crate::backend::{ObjectToLoad, ObjectToStore};
 use crate::device::Destination;
 use crate::error::Result;
 
@@ -77,9 +77,23 @@ unsafe impl Sized for mnkv_destination {
 /// The objects of a batch, borrowed from the caller.
 pub(super) struct Objects<'a> {
     /// Key and number of slices of each.
-    pub(super) keys: Vec<(&'a [u8], usize)>,
+    keys: Vec<(&'a [u8], usize)>,
     /// The slices of all, one object after the other.
-    pub(super) slices: Vec<&'a [u8]>,
+    slices: Vec<&'a [u8]>,
+}
+
+impl Objects<'_> {
+    /// As the backend takes them.
+    pub(super) fn borrowed(&self) -> Vec<ObjectToStore<'_>> {
+        let mut rest = &self.slices[..];
+        let mut objects = Vec::with_capacity(self.keys.len());
+        for (key, slice_count) in &self.keys {
+            let (slices, behind) = rest.split_at(*slice_count);
+            rest = behind;
+            objects.push(ObjectToStore { key, slices });
+        }
+        objects
+    }
 }
 
 /// # Safety
