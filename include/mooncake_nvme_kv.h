@@ -262,7 +262,8 @@ typedef struct mnkv_capabilities {
     uint32_t destination_alignment;
     // One of `enum mnkv_wire_profile`.
     uint32_t wire_profile;
-    // One of `enum mnkv_transport`: the one in use, never MNKV_TRANSPORT_AUTO.
+    // One of `enum mnkv_transport`, as configured; which one MNKV_TRANSPORT_AUTO picked is in the
+    // log.
     uint32_t transport;
     // Upper bound of `io_concurrency`.
     uint32_t max_io_concurrency;

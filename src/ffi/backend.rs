@@ -12,7 +12,7 @@ use super::object::{mnkv_destination, mnkv_object, read_destinations, read_objec
 use super::sized;
 use super::status::{OK, mnkv_status_t};
 use crate::backend::{Backend, OffloadReport};
-use crate::config::{Config, IoConcurrency, ProcessEnvironment};
+use crate::config::{Config, IoConcurrency, ProcessEnvironment, Transport};
 use crate::error::{Error, ErrorCode, Result};
 
 /// An open backend.
@@ -24,6 +24,7 @@ pub struct mnkv_backend(());
 pub(super) struct OpenBackend {
     pub(super) backend: Backend,
     pub(super) io: IoConcurrency,
+    pub(super) transport: Transport,
     slack: usize,
 }
 
@@ -83,7 +84,8 @@ pub unsafe extern "C" fn mnkv_backend_open(
 
 fn open(config: &Config, slack: usize) -> Result<*mut mnkv_backend> {
     let backend = Backend::open(config)?;
-    Ok(HANDLES.open(OpenBackend { backend, io: config.io, slack }))
+    let transport = config.connector.transport;
+    Ok(HANDLES.open(OpenBackend { backend, io: config.io, transport, slack }))
 }
 
 /// Closes a backend: new calls fail, calls under way are waited for, and then its threads,

@@ -25,7 +25,8 @@ pub struct mnkv_capabilities {
     pub destination_alignment: u32,
     /// One of `enum mnkv_wire_profile`.
     pub wire_profile: u32,
-    /// One of `enum mnkv_transport`: the one in use, never MNKV_TRANSPORT_AUTO.
+    /// One of `enum mnkv_transport`, as configured; which one MNKV_TRANSPORT_AUTO picked is in the
+    /// log.
     pub transport: u32,
     /// Upper bound of `io_concurrency`.
     pub max_io_concurrency: u32,
@@ -63,7 +64,7 @@ pub(super) fn of(open: &OpenBackend) -> mnkv_capabilities {
             WireProfile::Mooncake => mnkv_wire_profile::MNKV_WIRE_MOONCAKE,
             WireProfile::Spec => mnkv_wire_profile::MNKV_WIRE_SPEC,
         } as u32,
-        transport: match device.transport {
+        transport: match open.transport {
             Transport::Auto => mnkv_transport::MNKV_TRANSPORT_AUTO,
             Transport::IoUring => mnkv_transport::MNKV_TRANSPORT_IO_URING,
             Transport::Ioctl => mnkv_transport::MNKV_TRANSPORT_IOCTL,
