@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -30,10 +31,12 @@ class Library {
             return nullptr;
         }
         library->functions_ = get();
-        if (library->functions_->size < sizeof(mnkv_functions)) {
-            why = path + ": its function table has " + std::to_string(library->functions_->size) +
-                  " bytes, this program needs " + std::to_string(sizeof(mnkv_functions)) +
-                  "; install a library that is not older than the headers";
+        // Additions since count in the lower half; see MNKV_ABI_VERSION.
+        const uint32_t version = library->functions_->abi_version();
+        if (version >> 16 != MNKV_ABI_VERSION >> 16 || version < MNKV_ABI_VERSION) {
+            why = path + ": has ABI version " + std::to_string(version) +
+                  ", this program needs version " + std::to_string(MNKV_ABI_VERSION) +
+                  " or a later addition to it; install the library that the headers belong to";
             return nullptr;
         }
         return library;

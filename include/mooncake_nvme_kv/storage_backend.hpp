@@ -62,8 +62,8 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
 
     ~RustNvmeKvStorageBackend() override {
         mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
-        const mnkv_status_t status = functions_.mnkv_backend_close(backend);
-        if (status != MNKV_OK) Log("close", status, LastError(backend));
+        const mnkv_status_t status = functions_.backend_close(backend);
+        if (status != MNKV_OK) Log("close", status, LastError());
     }
 
     /// Opens the namespace. After a failure it may be called again.
@@ -72,9 +72,9 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         if (backend_.load(std::memory_order_relaxed) != nullptr)
             return Fail("Init", MNKV_INTERNAL_ERROR, "already initialised");
         mnkv_backend* backend = nullptr;
-        const mnkv_status_t status = functions_.mnkv_backend_open_from_environment(&backend);
+        const mnkv_status_t status = functions_.backend_open_from_environment(&backend);
         if (status != MNKV_OK)
-            return Fail("Init", status, Text(functions_.mnkv_last_open_error));
+            return Fail("Init", status, LastError());
         backend_.store(backend, std::memory_order_release);
         return {};
     }
@@ -116,7 +116,7 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         }
 
         std::vector<mnkv_status_t> statuses(objects.size());
-        const mnkv_status_t status = functions_.mnkv_backend_offload(
+        const mnkv_status_t status = functions_.backend_offload(
             backend, objects.data(), objects.size(),
             offload.complete_handler ? &RustNvmeKvStorageBackend::OnStored : nullptr, &offload,
             statuses.data());
@@ -124,7 +124,7 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         // Mooncake gives up offloading for good at KEYS_ULTRA_LIMIT.
         return Fail("BatchOffload",
                     status == MNKV_KEYS_ULTRA_LIMIT && Evicts() ? MNKV_INVALID_READ : status,
-                    LastError(backend));
+                    LastError());
     }
 
     /// Loads a batch; a slice's size must be the object's. OK only when every object was loaded,
@@ -133,8 +133,6 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         std::unordered_map<std::string, Slice>& batched_slices) override {
         mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
         if (backend == nullptr) return Uninitialised("BatchLoad");
-        if (batched_slices.empty()) return {};
-
         std::vector<mnkv_mut_slice> targets;
         targets.reserve(batched_slices.size());  // so that pointers into it stay valid
         std::vector<mnkv_destination> destinations;
@@ -144,9 +142,9 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
             destinations.push_back(
                 {sizeof(mnkv_destination), key.data(), key.size(), &targets.back(), 1});
         }
-        const mnkv_status_t status = functions_.mnkv_backend_load(backend, destinations.data(),
+        const mnkv_status_t status = functions_.backend_load(backend, destinations.data(),
                                                                   destinations.size(), nullptr);
-        if (status != MNKV_OK) return Fail("BatchLoad", status, LastError(backend));
+        if (status != MNKV_OK) return Fail("BatchLoad", status, LastError());
         return {};
     }
 
@@ -156,8 +154,8 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         if (backend == nullptr) return Uninitialised("IsExist");
         bool exists = false;
         const mnkv_status_t status =
-            functions_.mnkv_backend_exists(backend, key.data(), key.size(), &exists);
-        if (status != MNKV_OK) return Fail("IsExist", status, LastError(backend));
+            functions_.backend_exists(backend, key.data(), key.size(), &exists);
+        if (status != MNKV_OK) return Fail("IsExist", status, LastError());
         return exists;
     }
 
@@ -167,8 +165,8 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
         if (backend == nullptr) return Uninitialised("IsEnableOffloading");
         bool enabled = false;
-        const mnkv_status_t status = functions_.mnkv_backend_is_enabled(backend, &enabled);
-        if (status != MNKV_OK) return Fail("IsEnableOffloading", status, LastError(backend));
+        const mnkv_status_t status = functions_.backend_is_enabled(backend, &enabled);
+        if (status != MNKV_OK) return Fail("IsEnableOffloading", status, LastError());
         return enabled || Evicts();
     }
 
@@ -223,20 +221,11 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         return MNKV_INTERNAL_ERROR;
     }
 
-    /// The text that `get(buffer, size)` gives, whatever its length.
-    template <typename Get>
-    static std::string Text(Get get) {
-        std::string text(get(nullptr, 0), '\0');
-        // It may have changed between the calls: then the newer one, cut to the older one's length.
-        const size_t length = get(text.data(), text.size() + 1);
-        if (length < text.size()) text.resize(length);
+    /// Why the latest call of this thread failed.
+    std::string LastError() const {
+        std::string text(functions_.last_open_error(nullptr, 0), '\0');
+        functions_.last_open_error(text.data(), text.size() + 1);
         return text;
-    }
-
-    std::string LastError(const mnkv_backend* backend) const {
-        return Text([&](char* buffer, size_t size) {
-            return functions_.mnkv_backend_last_error(backend, buffer, size);
-        });
     }
 
     static tl::unexpected<ErrorCode> Uninitialised(const char* method) {
