@@ -222,13 +222,13 @@ impl Core {
         learned: &mut Learned,
     ) -> std::result::Result<(), Failure> {
         let known = self.index.get(&object.fingerprint);
-        let indexed = matches!(known, Knowledge::Only(_) | Knowledge::Visible(_));
+        let indexed = match known {
+            Knowledge::Only(root) | Knowledge::Visible(root) => Some(root),
+            Knowledge::Absent | Knowledge::Unknown | Knowledge::Damaged => None,
+        };
         let slot = match known {
             Knowledge::Absent => return Err(Failure::Absent(not_found(object))),
             Knowledge::Only(root) | Knowledge::Visible(root) => {
-                if root.size != size {
-                    return Err(Failure::OtherSize(other_size(object, root.size, size)));
-                }
                 if let Some(manifest) = self.manifests.get(&object.fingerprint, size) {
                     if manifest.root == root {
                         return self.read_cached(lane, object, destination, &manifest).await;
@@ -265,7 +265,7 @@ impl Core {
         let mut found = found.map_err(Failure::Device)?;
         let mut only = false;
         if found.roots.is_empty() {
-            learned.contradicted = indexed;
+            learned.contradicted = indexed.is_some();
             let unreadable = found.unreadable;
             let others = self.ask_others(slot);
             found = self.search(lane, object, others).await.map_err(Failure::Device)?;
@@ -291,7 +291,7 @@ impl Core {
         if root.header.kind == ObjectKind::Inline {
             if payload.len() as u64 != u64::from(size) {
                 let stored = root.header.payload_size;
-                learned.contradicted = indexed;
+                learned.contradicted |= indexed.is_some_and(|root| root.size != stored);
                 return Err(Failure::OtherSize(other_size(object, stored, size)));
             }
             destination.write(0, payload);
@@ -303,7 +303,8 @@ impl Core {
             .verify_placement(&object.keys, slot)
             .map_err(|error| damaged(object, slot, &error))?;
         if manifest.logical_size != size {
-            learned.contradicted = indexed;
+            let stored = manifest.logical_size;
+            learned.contradicted |= indexed.is_some_and(|root| root.size != stored);
             return Err(Failure::OtherSize(other_size(object, manifest.logical_size, size)));
         }
         let manifest = CachedManifest::of(&manifest, slot, root.header.checksum);
