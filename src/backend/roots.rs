@@ -19,6 +19,10 @@ impl SlotSet {
         self.0 |= 1 << slot.get();
     }
 
+    pub(super) fn remove(&mut self, slot: Slot) {
+        self.0 &= !(1 << slot.get());
+    }
+
     pub(super) fn union(self, other: SlotSet) -> SlotSet {
         SlotSet(self.0 | other.0)
     }

@@ -45,6 +45,9 @@ pub(super) struct Leftovers<'t> {
 /// How often a write starts over because a root of its key appeared that nobody knew of.
 const ROUNDS: u32 = 3;
 
+/// Devices that report padded lengths report multiples of this many bytes.
+const DEVICE_PADDING: u32 = 4096;
+
 /// One write under way.
 struct Write<'w, 'a> {
     core: &'w Core,
@@ -56,8 +59,8 @@ struct Write<'w, 'a> {
     plan: WritePlan,
     sums: Sums,
     hold: &'w Exclusive<'w>,
-    /// Slots that must not be written to.
-    blocked: SlotSet,
+    /// Slots that hold something.
+    occupied: SlotSet,
     /// Slots where an old root may appear late.
     root_ghosts: SlotSet,
     /// Slots where what is stored may be deleted late.
@@ -108,7 +111,7 @@ impl Core {
             plan,
             sums: Sums::new(self.checksum, plan, whole.len()),
             hold: &hold,
-            blocked: SlotSet::default(),
+            occupied: SlotSet::default(),
             root_ghosts: SlotSet::default(),
             doomed: SlotSet::default(),
             haunted: false,
@@ -232,6 +235,10 @@ impl<'a> Write<'_, 'a> {
                     return Ok((self.stored(true), None));
                 }
             }
+            for root in &hidden {
+                self.occupied.remove(root.slot);
+            }
+            // Nothing is deleted for a version that cannot be stored.
             self.target()?;
             self.purge(hidden).await?;
             let Some(slot) = self.store().await? else { continue };
@@ -261,7 +268,7 @@ impl<'a> Write<'_, 'a> {
     fn knowledge(&mut self, round: u32) -> Knowledge {
         let quarantine = self.hold.review_quarantine((self.core.clock)());
         let now = (self.core.clock)();
-        self.blocked = SlotSet::default();
+        self.occupied = SlotSet::default();
         self.root_ghosts = SlotSet::default();
         self.doomed = SlotSet::default();
         for mark in quarantine.iter().filter(|mark| mark.until > now) {
@@ -276,7 +283,6 @@ impl<'a> Write<'_, 'a> {
 
     fn haunt(&mut self, slot: Slot, ghost: Ghost) {
         self.haunted = true;
-        self.blocked.insert(slot);
         match ghost {
             Ghost::RootStore => self.root_ghosts.insert(slot),
             Ghost::Delete => self.doomed.insert(slot),
@@ -319,7 +325,7 @@ impl<'a> Write<'_, 'a> {
             let asks = self.core.ask_all(Slot::FIRST, guess);
             found = self.core.search(self.lane, self.object, asks).await?;
         }
-        self.blocked = self.blocked.union(found.occupied);
+        self.occupied = self.occupied.union(found.occupied);
         Ok(found.roots)
     }
 
@@ -390,7 +396,8 @@ impl<'a> Write<'_, 'a> {
 
     /// The lowest slot that can hold the new version.
     fn target(&self) -> Result<Slot> {
-        let Some(slot) = Slot::all().find(|slot| !self.blocked.contains(*slot)) else {
+        let taken = self.occupied.union(self.root_ghosts).union(self.doomed);
+        let Some(slot) = Slot::all().find(|slot| !taken.contains(*slot)) else {
             return Err(Error::new(
                 ErrorCode::ObjectAlreadyExists,
                 format!("{}: no free slot: other values hold all {MAX_SLOTS} of them", self.object),
@@ -418,7 +425,7 @@ impl<'a> Write<'_, 'a> {
             let slot = self.target()?;
             match self.store_at(slot).await? {
                 At::Stored => return Ok(Some(slot)),
-                At::Conflict => self.blocked.insert(slot),
+                At::Conflict => self.occupied.insert(slot),
                 At::UnknownRoot => return Ok(None),
             }
         }
@@ -497,7 +504,8 @@ impl<'a> Write<'_, 'a> {
                 Err(error) if id & COMPARE != 0 && error.is_short_buffer() => conflict = true,
                 Err(error) if id & COMPARE == 0 && error.is_exists() => {
                     let transfer = self.core.executor.capabilities().transfer_len(range.len());
-                    let buffer = self.core.executor.buffers().get(transfer as usize);
+                    let mut buffer = self.core.executor.buffers().get(transfer as usize);
+                    spoil(&mut buffer, &range);
                     let compare = Operation::Retrieve { key: key(index), buffer, len: range.len() };
                     commands.submit(index as u64 | COMPARE, compare);
                 }
@@ -518,11 +526,13 @@ impl<'a> Write<'_, 'a> {
         }
     }
 
-    /// Whether a stored value, reported to have `reported` bytes, is `range`: exact or padded.
+    /// Whether a stored value, reported to have `reported` bytes, is `range`: exact or padded, by
+    /// us or by the device.
     fn is_value(&self, range: &PayloadRange<'_>, stored: &[u8], reported: Option<u32>) -> bool {
         let len = range.len();
-        let padded = self.core.executor.capabilities().transfer_len(len);
-        let plausible = reported.is_none_or(|reported| reported == len || reported == padded);
+        let ours = self.core.executor.capabilities().transfer_len(len);
+        let device = len.checked_next_multiple_of(DEVICE_PADDING).unwrap_or(u32::MAX);
+        let plausible = reported.is_none_or(|reported| [len, ours, device].contains(&reported));
         plausible && stored.get(..len as usize).is_some_and(|bytes| range.equals(bytes))
     }
 
@@ -673,6 +683,16 @@ enum Undone {
     Discard(Error),
     /// The root may still appear.
     Keep(Error),
+}
+
+/// Makes what a buffer holds from before differ from `range`, so that a shorter value, on a device
+/// that does not report lengths, is not taken for it.
+fn spoil(buffer: &mut [u8], range: &PayloadRange<'_>) {
+    let last = range.segments().filter_map(|segment| segment.last()).last();
+    let place = (range.len() as usize).checked_sub(1).and_then(|end| buffer.get_mut(end));
+    if let (Some(byte), Some(last)) = (place, last) {
+        *byte = !*last;
+    }
 }
 
 fn same_sums(manifest: &Manifest, sums: &Sums) -> bool {
