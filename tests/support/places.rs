@@ -31,7 +31,8 @@ impl Piece {
 pub struct Places {
     logical: Vec<u8>,
     keys: ObjectKeys,
-    wire: Wire,
+    /// How the rig's backends encode their commands.
+    pub wire: Wire,
     limits: Limits,
     checksum: ChecksumKind,
     pieces: HashMap<Key, Piece>,
