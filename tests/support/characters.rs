@@ -12,8 +12,10 @@ pub struct Character {
     /// What is special about it.
     pub name: &'static str,
     pub personality: Personality,
-    pub settings: fn(&mut Config),
+    pub settings: Settings,
 }
+
+type Settings = fn(&mut Config);
 
 /// Values that keep a test fast: 8 KiB.
 pub fn small_values(config: &mut Config) {
@@ -51,7 +53,7 @@ fn unkind(retrieve_length: RetrieveLength) -> Personality {
 /// Every character, with small values.
 pub fn characters() -> Vec<Character> {
     let kind = Personality::default;
-    let all: [(&str, Personality, fn(&mut Config)); 22] = [
+    let all: [(&str, Personality, Settings); 22] = [
         ("kind", kind(), small_values),
         (
             "reports padded lengths",
@@ -112,7 +114,7 @@ pub fn characters() -> Vec<Character> {
 
 /// A few of them with values of the default size.
 pub fn full_size_characters() -> Vec<Character> {
-    let full = |name, personality: Personality, settings: fn(&mut Config)| Character {
+    let full = |name, personality: Personality, settings: Settings| Character {
         name,
         personality: Personality { max_value_size: 512 * 1024, ..personality },
         settings,
