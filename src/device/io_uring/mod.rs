@@ -2,6 +2,7 @@
 //! of our own. A calling thread leases a ring, runs its requests on it and gives it back.
 
 mod fixed;
+mod offered;
 mod ring;
 mod room;
 mod submission;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nvme_kv_command_set::{IdentifyKvNamespace, Key, PhysicalKey, Wire};
 
 use self::fixed::RegionTable;
+use self::offered::Offered;
 use self::ring::Ring;
 pub(super) use self::room::Room;
 use self::submission::Submission;
@@ -64,16 +66,6 @@ struct Lane {
     version: u64,
 }
 
-/// Memory that rings register when they are set up.
-#[derive(Debug, Default)]
-struct Offered {
-    /// (address, bytes), disjoint.
-    ranges: Vec<(usize, usize)>,
-    version: u64,
-    /// Registration failed once; rings go without.
-    off: bool,
-}
-
 impl IoUringExecutor {
     /// An executor for `node`, after a first command (an Exist) has proved that the kernel takes
     /// commands this way.
@@ -92,11 +84,7 @@ impl IoUringExecutor {
             max_transfer,
             room,
             idle: Mutex::default(),
-            memory: Mutex::new(Offered {
-                ranges: buffers.arena().into_iter().collect(),
-                version: 0,
-                off: false,
-            }),
+            memory: Mutex::new(Offered::new(buffers.arena().into_iter().collect())),
             counters: Counters::default(),
             buffers,
         };
@@ -117,7 +105,7 @@ impl IoUringExecutor {
     /// An idle ring, or a new one.
     fn lease(&self) -> io::Result<Lane> {
         let open = self.node.current();
-        let version = lock(&self.memory).version;
+        let version = lock(&self.memory).version();
         loop {
             let Some(lane) = lock(&self.idle).pop() else { break };
             if lane.opening == open.generation && lane.version == version {
@@ -133,32 +121,25 @@ impl IoUringExecutor {
     /// Registers the offered memory with `ring`; nothing where the kernel does not allow it.
     fn register(&self, ring: &mut Ring) -> (RegionTable, u64) {
         let mut memory = lock(&self.memory);
-        let none = (RegionTable::default(), memory.version);
-        if memory.off || memory.ranges.is_empty() {
-            return none;
-        }
-        let regions = RegionTable::cut(&memory.ranges, self.max_transfer);
         // SAFETY: the arena lives as long as the buffer pool, which outlives every lane; whoever
         // offered other memory promised to keep it mapped until it is withdrawn.
-        match unsafe { ring.register_regions(regions.regions()) } {
-            Ok(()) => (regions, memory.version),
-            Err(error) => {
-                memory.off = true;
-                log::warning!(
-                    "{}: memory stays unregistered, every command pins its own pages ({error}); \
-                     raise RLIMIT_MEMLOCK (ulimit -l) or grant CAP_IPC_LOCK",
-                    self.node.path().display()
-                );
-                none
-            }
-        }
+        let regions = unsafe { memory.register(ring, self.max_transfer) };
+        let regions = regions.unwrap_or_else(|error| {
+            log::warning!(
+                "{}: memory stays unregistered, every command pins its own pages ({error}); \
+                 raise RLIMIT_MEMLOCK (ulimit -l) or grant CAP_IPC_LOCK",
+                self.node.path().display()
+            );
+            RegionTable::default()
+        });
+        (regions, memory.version())
     }
 
     fn give_back(&self, lane: Lane) {
         // Held meanwhile, so that memory cannot be withdrawn between the look and the push.
         let memory = lock(&self.memory);
         let mut idle = lock(&self.idle);
-        if lane.version == memory.version && idle.len() < KEPT_RINGS {
+        if lane.version == memory.version() && idle.len() < KEPT_RINGS {
             idle.push(lane);
         }
     }
@@ -182,10 +163,7 @@ impl IoUringExecutor {
         if !refused_region {
             return Verdict::Fail(error);
         }
-        let mut memory = lock(&self.memory);
-        if !memory.off {
-            memory.off = true;
-            memory.version += 1;
+        if lock(&self.memory).switch_off() {
             log::warning!(
                 "{}: the kernel refuses commands on registered memory ({error}); going on without",
                 self.node.path().display()
@@ -262,31 +240,22 @@ impl Executor for IoUringExecutor {
     }
 
     unsafe fn register_memory(&self, start: *mut u8, len: usize) -> Result<()> {
-        let start = start as usize;
-        let mut memory = lock(&self.memory);
-        let overlaps =
-            |&(other, bytes): &(usize, usize)| start < other + bytes && other < start + len;
-        if len == 0 || start.checked_add(len).is_none() || memory.ranges.iter().any(overlaps) {
-            return Err(Error::new(
-                ErrorCode::InvalidParams,
-                format!(
-                    "memory of {len} bytes at {start:#x} is empty or overlaps memory that is \
-                     registered already: register each range once"
-                ),
-            ));
+        if lock(&self.memory).add(start as usize, len) {
+            return Ok(());
         }
-        memory.ranges.push((start, len));
-        memory.version += 1;
-        Ok(())
+        Err(Error::new(
+            ErrorCode::InvalidParams,
+            format!(
+                "memory of {len} bytes at {start:p} is empty or overlaps memory that is \
+                 registered already: register each range once"
+            ),
+        ))
     }
 
     fn unregister_memory(&self, start: *mut u8) {
         let start = start as usize;
-        let arena = self.buffers.arena().map(|(arena, _)| arena);
-        {
-            let mut memory = lock(&self.memory);
-            memory.ranges.retain(|&(other, _)| other != start || Some(other) == arena);
-            memory.version += 1;
+        if self.buffers.arena().is_none_or(|(arena, _)| arena != start) {
+            lock(&self.memory).withdraw(start);
         }
         // Rings in use are closed when their calls end: they have an older version.
         let closed = std::mem::take(&mut *lock(&self.idle));

@@ -3,7 +3,7 @@
 //! Rings are leased to whatever thread calls, so neither DEFER_TASKRUN nor SINGLE_ISSUER is set.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use nvme_kv_command_set::PassthroughCommand;
@@ -18,6 +18,8 @@ const ENTER_GETEVENTS: u32 = 1;
 /// A ring with large submissions.
 pub(super) struct Ring {
     instance: Instance,
+    /// A node was registered.
+    files: bool,
     /// Regions were registered.
     buffers: bool,
 }
@@ -43,28 +45,42 @@ impl Ring {
     /// Sets up a ring of at least `entries` submissions (fewer where the kernel's limit is lower)
     /// for commands to `node`.
     pub(super) fn new(entries: u32, node: BorrowedFd<'_>) -> io::Result<Ring> {
+        let mut ring = Ring::without_node(entries)?;
+        ring.register_node(node)?;
+        Ok(ring)
+    }
+
+    /// The same for no commands at all.
+    pub(super) fn without_node(entries: u32) -> io::Result<Ring> {
         let entries = entries.clamp(1, 1 << 15);
         match IoUring::builder().setup_clamp().setup_coop_taskrun().build(entries) {
-            Ok(ring) => Ring::over(Instance::Full(ring), node),
+            Ok(ring) => Ok(Ring::over(Instance::Full(ring))),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                Ring::with_small_completions(entries, node)
+                Ring::with_small_completions(entries)
             }
             Err(error) => Err(error),
         }
     }
 
     /// What is left where the kernel refuses large completions.
-    pub(super) fn with_small_completions(entries: u32, node: BorrowedFd<'_>) -> io::Result<Ring> {
+    pub(super) fn with_small_completions(entries: u32) -> io::Result<Ring> {
         let ring = IoUring::builder().setup_clamp().build(entries)?;
-        Ring::over(Instance::SmallCompletions(ring), node)
+        Ok(Ring::over(Instance::SmallCompletions(ring)))
     }
 
-    fn over(instance: Instance, node: BorrowedFd<'_>) -> io::Result<Ring> {
-        either!(&instance, ring => ring.submitter().register_files(&[node.as_raw_fd()]))?;
+    fn over(instance: Instance) -> Ring {
+        Ring { instance, files: false, buffers: false }
+    }
+
+    pub(super) fn register_node(&mut self, node: BorrowedFd<'_>) -> io::Result<()> {
+        let node = [node.as_raw_fd()];
+        either!(&self.instance, ring => ring.submitter().register_files(&node))?;
+        self.files = true;
         // Without a limit the kernel starts a thread for each command that it has no room for.
         // Kernels that know no limit go without.
-        let _ = either!(&instance, ring => ring.submitter().register_iowq_max_workers(&mut [1, 1]));
-        Ok(Ring { instance, buffers: false })
+        let most = &mut [1, 1];
+        let _ = either!(&self.instance, ring => ring.submitter().register_iowq_max_workers(most));
+        Ok(())
     }
 
     /// Registers regions as (address, bytes); their indices are their positions.
@@ -82,9 +98,25 @@ impl Ring {
         Ok(())
     }
 
+    /// Takes over the regions that the ring with this descriptor has, under the same indices.
+    pub(super) fn share_regions(&mut self, other: BorrowedFd<'_>) -> io::Result<()> {
+        let descriptor = other.as_raw_fd();
+        either!(&self.instance, ring => ring.submitter().register_buffers_clone(descriptor))?;
+        self.buffers = true;
+        Ok(())
+    }
+
     /// Submissions the ring has room for.
     pub(super) fn entries(&self) -> u32 {
         either!(&self.instance, ring => ring.params().sq_entries())
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let descriptor = either!(&self.instance, ring => ring.as_raw_fd());
+        // SAFETY: the ring owns the descriptor and is borrowed for as long.
+        unsafe { BorrowedFd::borrow_raw(descriptor) }
     }
 }
 
@@ -149,7 +181,9 @@ impl Drop for Ring {
         if self.buffers {
             let _ = either!(&self.instance, ring => ring.submitter().unregister_buffers());
         }
-        let _ = either!(&self.instance, ring => ring.submitter().unregister_files());
+        if self.files {
+            let _ = either!(&self.instance, ring => ring.submitter().unregister_files());
+        }
     }
 }
 impl std::fmt::Debug for Ring {

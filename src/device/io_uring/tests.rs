@@ -14,6 +14,12 @@ fn ring(entries: u32) -> Option<Ring> {
     available(Ring::new(entries, null().as_fd()))
 }
 
+fn small_ring() -> io::Result<Ring> {
+    let mut ring = Ring::with_small_completions(8)?;
+    ring.register_node(null().as_fd())?;
+    Ok(ring)
+}
+
 fn null() -> File {
     File::options().read(true).write(true).open("/dev/null").expect("it exists")
 }
@@ -122,9 +128,38 @@ fn memory_is_registered_once_per_ring_and_released_with_it() {
 
 #[test]
 fn a_ring_with_small_completions_completes_commands_without_their_result() {
-    let Some(mut ring) = available(Ring::with_small_completions(8, null().as_fd())) else { return };
+    let Some(mut ring) = available(small_ring()) else { return };
     let counters = Counters::default();
     let exists = run(&mut ring, &mut Tokens::default(), &counters, 20);
     assert_eq!(exists.results.len(), 20);
     assert_eq!(counters.snapshot().rejected, 0);
+}
+
+#[test]
+fn rings_share_the_regions_of_one_and_lose_them_with_the_offer() {
+    let Some(mut first) = ring(8) else { return };
+    let Some(mut second) = ring(8) else { return };
+    let pool = BufferPool::with_arena(0, 1 << 20);
+    let arena = pool.arena().expect("there is a mebibyte");
+    let mut offered = Offered::new(vec![arena]);
+    // SAFETY: the pool outlives the rings.
+    let one = unsafe { offered.register(&mut first, 256 * 1024) };
+    // SAFETY: as above.
+    let other = unsafe { offered.register(&mut second, 256 * 1024) };
+    let (Ok(one), Ok(other)) = (one, other) else {
+        return eprintln!("SKIPPED: memory cannot be registered here");
+    };
+    assert_eq!(one, other);
+    assert_eq!(one.find(arena.0, 4096), Some(0));
+    for ring in [&mut first, &mut second] {
+        let regions = one.regions();
+        // SAFETY: as above.
+        let twice = unsafe { ring.register_regions(regions) }.expect_err("it has regions");
+        assert_eq!(twice.raw_os_error(), Some(libc::EBUSY));
+    }
+    offered.withdraw(arena.0);
+    let Some(mut third) = ring(8) else { return };
+    // SAFETY: as above.
+    let none = unsafe { offered.register(&mut third, 256 * 1024) };
+    assert_eq!(none.expect("there is nothing to register"), RegionTable::default());
 }
