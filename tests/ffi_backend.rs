@@ -85,7 +85,8 @@ fn null_with_a_size_is_refused_by_name_and_every_item_gets_the_status() {
     let good = [slice(b"payload")];
     let null_slice = [mnkv_slice { data: ptr::null(), size: 5 }];
     let mut objects = [object(b"k", &good), object(b"k", &good)];
-    let broken: [(&dyn Fn(&mut mnkv_object), &str); 3] = [
+    type Break<'a> = &'a dyn Fn(&mut mnkv_object);
+    let broken: [(Break<'_>, &str); 3] = [
         (&|object| object.key = ptr::null(), "the key of item 1 is NULL with a size of 1"),
         (&|object| object.slices = ptr::null(), "the array of slices of object 1 is NULL"),
         (&|object| object.slices = null_slice.as_ptr(), "slice 0 of object 1 is NULL"),

@@ -60,11 +60,12 @@ mod tests {
     #[test]
     fn a_panic_of_any_kind_is_an_internal_error_with_its_text() {
         let number = "7".len();
-        for (body, text) in [
-            (Box::new(|| panic!("plain")) as Box<dyn FnOnce() -> Result<i32>>, "plain"),
-            (Box::new(move || panic!("formatted {number}")), "formatted 1"),
-            (Box::new(|| std::panic::panic_any(5)), "unknown cause"),
-        ] {
+        let panics: [(&dyn Fn() -> Result<i32>, &str); 3] = [
+            (&|| panic!("plain"), "plain"),
+            (&|| panic!("formatted {number}"), "formatted 1"),
+            (&|| std::panic::panic_any(5), "unknown cause"),
+        ];
+        for (body, text) in panics {
             let (value, message) = run(body);
             assert_eq!(value, ErrorCode::InternalError as i32);
             assert!(message.is_some_and(|message| message.ends_with(text)));
