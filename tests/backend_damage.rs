@@ -187,6 +187,25 @@ fn a_damaged_header_hides_the_object_but_never_as_proven_absent() {
     }
 }
 
+/// The header's checksum does not cover the identity behind it.
+#[test]
+fn a_damaged_identity_hides_the_object_but_never_as_proven_absent() {
+    let key = HEADER_LEN + 25;
+    // Physical key, slot, version, length of the key, the key itself.
+    for offset in [56, 71, 72, 76, 77, key, key + KEY.len() - 1] {
+        reported_and_repaired(
+            INLINE,
+            &[Piece::Root(0)],
+            |rig, places| places.damage(rig, Piece::Root(0), offset),
+            says(ErrorCode::FileReadFail, "the value in slot 0 is no root"),
+        );
+        let (_rig, _, device) = damaged(INLINE, Knows::Nothing, |rig, places| {
+            places.damage(rig, Piece::Root(0), offset);
+        });
+        assert_eq!(device.backend.exists(KEY).unwrap_err().code(), ErrorCode::FileReadFail);
+    }
+}
+
 /// A chunked object whose index and manifest are known is read without its root.
 #[test]
 fn a_damaged_header_of_a_chunked_object_is_reported_and_repaired() {
@@ -288,11 +307,12 @@ fn a_root_that_was_copied_to_another_place_is_not_an_object_there() {
     let other = Places::new(&rig, b"other", 8);
     other.put(&rig, Piece::Root(0), &places.root(0, &bytes));
     let device = rig.open();
+    says(ErrorCode::FileReadFail, "identity")(&device.get(KEY, INLINE).unwrap_err());
+    assert!(!device.backend.exists(b"other").unwrap());
+    let error = device.get(b"other", INLINE).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ObjectNotFound, "{error}");
     for key in [KEY, b"other"] {
-        assert!(!device.backend.exists(key).unwrap());
-        let error = device.get(key, INLINE).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::ObjectNotFound, "{error}");
-        device.put(key, &bytes).unwrap();
+        assert!(!device.put(key, &bytes).unwrap().already);
         device.expect(key, &bytes);
         rig.open().expect(key, &bytes);
     }

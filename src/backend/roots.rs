@@ -316,7 +316,14 @@ fn judge(
         Err(error) => return Ok(Judged::Unreadable(error)),
     };
     if !prefix.belongs_to(&object.keys, slot, object.key) {
-        return Ok(Judged::Foreign);
+        // The header is whole and names this key by 256 bits: what disagrees with it is damage,
+        // which proves no absence.
+        let ours = prefix.header.verify_hash == *object.keys.verify_hash();
+        return Ok(if ours {
+            Judged::Unreadable(LayoutError::IdentityMismatch)
+        } else {
+            Judged::Foreign
+        });
     }
     let value_len = prefix.value_len();
     if value_len > u64::from(reported) {

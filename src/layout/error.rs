@@ -1,6 +1,6 @@
 //! What can be wrong with bytes read from a device, or with an object to be written.
 
-use super::header::MAGIC;
+use super::header::{HEADER_LEN, MAGIC};
 use super::slot::MAX_SLOTS;
 use super::{ChunkIndex, PhysicalKey};
 use crate::error::{Error, ErrorCode};
@@ -79,6 +79,11 @@ pub enum LayoutError {
         /// Bytes that follow it.
         got: u64,
     },
+    /// The header is that of the wanted key, but its identity metadata names another key or place.
+    #[error(
+        "the identity at offset {HEADER_LEN} is not that of the header's verify hash and place"
+    )]
+    IdentityMismatch,
     /// The manifest has another length than its chunk count demands.
     #[error("manifest of {got} bytes, expected {expected} for its chunk count at offset 4")]
     ManifestLength {
@@ -181,6 +186,7 @@ impl LayoutError {
             | LayoutError::SlotOutOfRange { .. }
             | LayoutError::IdentityVersion { .. }
             | LayoutError::IdentityLength { .. }
+            | LayoutError::IdentityMismatch
             | LayoutError::ManifestLength { .. }
             | LayoutError::ManifestEmpty
             | LayoutError::ChunkSize { .. }
