@@ -82,7 +82,7 @@ class Loaded {
 void Round(const std::string& device) {
     const Loaded library;
     mnkv_backend* const backend = library.Open(device);
-    const std::string payload(600000, 'x');
+    const std::string payload(300000, 'x');
     std::string memory(payload.size(), '\0');
     ASSERT_EQ(library.Store(backend, payload), MNKV_OK);
     ASSERT_EQ(library.Load(backend, memory), MNKV_OK);

@@ -62,14 +62,16 @@ class Replay {
         return std::move(result_);
     }
 
-    /// Loads and verifies every block.
-    Result Verify(const std::vector<uint64_t>& ids) {
-        Progress progress("verify", ids.size());
-        size_t done = 0;
-        InPieces(ids, [&](const std::vector<uint64_t>& piece) {
-            Load(piece);
-            progress.Advance(done += piece.size());
-        });
+    /// Loads and verifies every block that `requests` need, once, at its first use.
+    Result Verify(const std::vector<trace::Request>& requests) {
+        Progress progress("verify", requests.size());
+        std::unordered_set<uint64_t> seen;
+        for (size_t done = 0; done < requests.size(); progress.Advance(++done)) {
+            std::vector<uint64_t> ids;
+            for (const uint64_t id : requests[done])
+                if (seen.insert(id).second) ids.push_back(id);
+            InPieces(ids, [this](const std::vector<uint64_t>& piece) { Load(piece); });
+        }
         return std::move(result_);
     }
 
@@ -169,15 +171,5 @@ class Replay {
     std::unique_ptr<char, Free> memory_;
     Result result_;
 };
-
-/// Every block of `requests` once, in order of first use.
-inline std::vector<uint64_t> DistinctBlocks(const std::vector<trace::Request>& requests) {
-    std::vector<uint64_t> ids;
-    std::unordered_set<uint64_t> seen;
-    for (const auto& request : requests)
-        for (const uint64_t id : request)
-            if (seen.insert(id).second) ids.push_back(id);
-    return ids;
-}
 
 }  // namespace replay

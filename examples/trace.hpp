@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace trace {
@@ -87,6 +88,13 @@ inline std::vector<Request> Generate(uint64_t seed, size_t count) {
         requests.push_back(conversation);
     }
     return requests;
+}
+
+/// How many different blocks the requests need.
+inline size_t DistinctBlocks(const std::vector<Request>& requests) {
+    std::unordered_set<uint64_t> ids;
+    for (const Request& request : requests) ids.insert(request.begin(), request.end());
+    return ids.size();
 }
 
 }  // namespace trace

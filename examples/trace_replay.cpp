@@ -98,9 +98,9 @@ std::unique_ptr<mooncake::StorageBackendInterface> Open(const Options& options) 
     return backend;
 }
 
-replay::Result Verify(const Options& options, const std::vector<uint64_t>& ids) {
+replay::Result Verify(const Options& options, const std::vector<trace::Request>& requests) {
     const auto backend = Open(options);
-    return replay::Replay(*backend, options.block_bytes).Verify(ids);
+    return replay::Replay(*backend, options.block_bytes).Verify(requests);
 }
 
 // The verifying process hands its result to the replaying one as text: mismatches, objects, bytes,
@@ -158,9 +158,8 @@ void PrintTraffic(const char* name, const replay::Traffic& traffic) {
 int Main(int argc, char** argv) {
     const Options options = ParseOptions(argc, argv);
     const std::vector<trace::Request> requests = Requests(options);
-    const std::vector<uint64_t> ids = replay::DistinctBlocks(requests);
     if (options.verify) {
-        PrintResult(Verify(options, ids));
+        PrintResult(Verify(options, requests));
         return 0;
     }
 
@@ -174,8 +173,9 @@ int Main(int argc, char** argv) {
     std::vector<std::string> arguments(argv, argv + argc);
     arguments.push_back("--verify");
     const replay::Result reopened =
-        in_memory ? Verify(options, ids) : VerifyInNewProcess(arguments);
+        in_memory ? Verify(options, requests) : VerifyInNewProcess(arguments);
 
+    const size_t distinct = trace::DistinctBlocks(requests);
     const double hits = replayed.lookups == 0
                             ? 0
                             : 100.0 * static_cast<double>(replayed.lookups - replayed.offload.objects) /
@@ -183,7 +183,7 @@ int Main(int argc, char** argv) {
     std::printf("device         %s\n", options.device.c_str());
     std::printf("requests       %zu\n", requests.size());
     std::printf("blocks         %" PRIu64 ", %zu of them distinct, %zu bytes each\n",
-                replayed.lookups, ids.size(), options.block_bytes);
+                replayed.lookups, distinct, options.block_bytes);
     std::printf("hit rate       %.1f %%\n\n", hits);
     std::printf("%-14s %9s %9s %8s %11s %9s %9s\n", "", "blocks", "GB", "GB/s", "blocks/s", "p50 ms",
                 "p99 ms");
@@ -192,7 +192,7 @@ int Main(int argc, char** argv) {
     PrintTraffic("load, reopened", reopened.load);
     std::printf("(p50 and p99 are of one call, which moves the blocks of a request, 64 MiB at most)\n\n");
     const uint64_t mismatches = replayed.mismatches + reopened.mismatches;
-    const bool complete = reopened.load.objects == ids.size();
+    const bool complete = reopened.load.objects == distinct;
     std::printf("verification   %s: %" PRIu64 " loads compared byte by byte, %" PRIu64
                 " of them after reopening in %s\n",
                 mismatches == 0 && complete ? "passed" : "FAILED",
