@@ -226,9 +226,11 @@ fn a_killed_target_ends_the_batch_and_the_next_one_works(transport: Transport) {
     for &tag in &stored {
         bench.holds(bench.key(tag as u32), &value, 0);
     }
-    // Reads into memory that is ours again the moment the call returns.
-    let mut memory = Pages::new(stored.len() * SIZE);
-    let waiting = memory.bytes().chunks_mut(SIZE).zip(&stored).map(|(chunk, &tag)| Request {
+    // Reads into memory that is ours again the moment the call returns; far more of them than are
+    // in flight at once, so that the target cannot have answered them all.
+    let mut memory = Pages::new(2 * COUNT as usize * SIZE);
+    let keys = stored.iter().cycle();
+    let waiting = memory.bytes().chunks_mut(SIZE).zip(keys).map(|(chunk, &tag)| Request {
         tag,
         operation: Operation::RetrieveInto {
             key: bench.key(tag as u32),
