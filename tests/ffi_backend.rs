@@ -108,6 +108,7 @@ fn null_with_a_size_is_refused_by_name_and_every_item_gets_the_status() {
         assert_eq!(statuses, [INVALID_PARAMS]);
         assert!(error(backend).contains("slice 0 of destination 0"), "{}", error(backend));
         assert_eq!(load(ptr::null(), 1, ptr::null_mut()), INVALID_PARAMS);
+        assert_eq!(load(destinations.as_ptr(), usize::MAX, statuses.as_mut_ptr()), INVALID_PARAMS);
         let offload = mnkv_backend_offload;
         let none = ptr::null_mut();
         assert_eq!(offload(backend, ptr::null(), 1, None, none, ptr::null_mut()), INVALID_PARAMS);

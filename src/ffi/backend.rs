@@ -125,7 +125,7 @@ pub unsafe extern "C" fn mnkv_backend_offload(
     statuses: *mut mnkv_status_t,
 ) -> mnkv_status_t {
     let mut refused = OK;
-    let mut statuses = Statuses { to: statuses, count };
+    let mut statuses = Statuses::new(statuses, count);
     let status = guarded!(
         |error: Error| {
             // SAFETY: the caller's promise: NULL or `count` writable entries.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn mnkv_backend_load(
     count: usize,
     statuses: *mut mnkv_status_t,
 ) -> mnkv_status_t {
-    let mut statuses = Statuses { to: statuses, count };
+    let mut statuses = Statuses::new(statuses, count);
     guarded!(
         |error: Error| {
             // SAFETY: the caller's promise: NULL or `count` writable entries.
@@ -275,6 +275,12 @@ struct Statuses {
 }
 
 impl Statuses {
+    /// An array of a size that no memory has is left alone; the call ends with that.
+    fn new(to: *mut mnkv_status_t, count: usize) -> Self {
+        let possible = bytes::check(to.cast(), count, size_of::<mnkv_status_t>(), format_args!(""));
+        Statuses { to: if possible.is_ok() { to } else { ptr::null_mut() }, count }
+    }
+
     /// Each item's own status.
     ///
     /// # Safety
