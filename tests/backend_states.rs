@@ -400,6 +400,29 @@ fn objects_written_with_another_value_limit_are_read_recognised_and_rewritten() 
 }
 
 #[test]
+fn objects_padded_to_another_alignment_are_read_recognised_and_rewritten() {
+    for personality in length_tellers() {
+        for (theirs, ours) in [(4096, 512), (512, 4096), (8192, 4096)] {
+            for size in [INLINE, 5000, VALUE + 100, 2 * VALUE + 4100] {
+                let mut rig = Rig::with(personality.clone(), small_values);
+                let (old, new) = (payload(size, 1), payload(size, 2));
+                rig.config.connector.transfer_alignment = theirs;
+                rig.open().put(KEY, &old).unwrap();
+                let values = rig.value_count();
+                rig.config.connector.transfer_alignment = ours;
+                let device = rig.open();
+                device.expect(KEY, &old);
+                assert!(device.put(KEY, &old).unwrap().already);
+                assert!(rig.open().put(KEY, &old).unwrap().already);
+                assert!(!rig.open().put(KEY, &new).unwrap().already);
+                assert_eq!(rig.value_count(), values);
+                rig.open().expect(KEY, &new);
+            }
+        }
+    }
+}
+
+#[test]
 fn both_checksums_are_readable_side_by_side_and_recognised() {
     let name = |kind| format!("{kind:?}").into_bytes();
     let kinds = [ChecksumKind::Xxh32, ChecksumKind::Crc32];
