@@ -1,17 +1,16 @@
-//! Commands that fail, lie or take long: the right code and message, nothing left behind, and an
-//! offload that succeeds once the device does.
+//! Commands of a write that fail or take long: the right code and message, nothing of the attempt
+//! left behind, and an offload that succeeds once the device does.
 
 mod support;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mooncake_nvme_kv::{Error, ErrorCode};
+use mooncake_nvme_kv::ErrorCode;
 use nvme_kv_command_set::{Opcode, Status};
-use nvme_kv_emulator::{
-    CompletionOrder, Effect, Fault, Personality, RetrieveLength, ShortRetrieve, Trigger,
-};
+use nvme_kv_emulator::{CompletionOrder, Effect, Personality, RetrieveLength, ShortRetrieve};
 use support::characters::small_values;
+use support::faults::{Class, classes, fail, fail_at, says};
 use support::places::{Piece, Places};
 use support::{Device, Rig, payload};
 
@@ -27,81 +26,6 @@ fn small_rig() -> (Rig, Places) {
     let rig = Rig::with(Personality::default(), small_values);
     let places = Places::new(&rig, KEY, 8);
     (rig, places)
-}
-
-fn fail(rig: &Rig, kind: Opcode, nth: u64, effect: Effect) {
-    rig.namespace.script(Fault { on: Trigger { kind: Some(kind), nth, key: None }, effect });
-}
-
-/// Fails the next command of `kind` that concerns `piece`.
-fn fail_at(rig: &Rig, places: &Places, kind: Opcode, piece: Piece, effect: Effect) {
-    let key = Some(places.device_key(piece));
-    rig.namespace.script(Fault { on: Trigger { kind: Some(kind), nth: 1, key }, effect });
-}
-
-/// A failure, what a write that meets it ends with, and what a read does.
-struct Class {
-    effect: Effect,
-    on_write: ErrorCode,
-    on_read: ErrorCode,
-    /// The message says this of it.
-    words: &'static str,
-}
-
-/// Every class of status and errno. 87h, 89h and, for a Retrieve, 85h are answers and not
-/// failures.
-fn classes() -> Vec<Class> {
-    use ErrorCode::{BufferOverflow, FileReadFail, FileWriteFail, InvalidParams, KeysUltraLimit};
-    let status = |status, on_write, on_read, words| Class {
-        effect: Effect::Status(status),
-        on_write,
-        on_read,
-        words,
-    };
-    let errno = |errno, on_write, on_read, words| Class {
-        effect: Effect::Errno(errno),
-        on_write,
-        on_read,
-        words,
-    };
-    vec![
-        status(Status::CAPACITY_EXCEEDED, KeysUltraLimit, KeysUltraLimit, "capacity exceeded"),
-        status(Status::new(1, 0x81), KeysUltraLimit, KeysUltraLimit, "capacity exceeded"),
-        status(Status::NAMESPACE_NOT_READY, FileWriteFail, FileReadFail, "not ready"),
-        status(Status::RESERVATION_CONFLICT, FileWriteFail, FileReadFail, "reservation"),
-        status(Status::FORMAT_IN_PROGRESS, FileWriteFail, FileReadFail, "format"),
-        status(Status::INVALID_KEY_SIZE, InvalidParams, InvalidParams, "key size"),
-        status(Status::UNRECOVERED_ERROR, FileReadFail, FileReadFail, "unrecovered"),
-        status(Status::INVALID_FIELD, FileWriteFail, FileReadFail, "invalid field"),
-        status(Status::DATA_TRANSFER_ERROR, FileWriteFail, FileReadFail, "transfer"),
-        status(Status::INTERNAL, FileWriteFail, FileReadFail, "internal"),
-        status(Status::ABORT_REQUESTED, FileWriteFail, FileReadFail, "abort"),
-        // Media errors: the numbers 81h, 87h and 89h mean something else there.
-        status(Status::UNRECOVERED_READ, FileWriteFail, FileReadFail, "unrecovered read"),
-        status(Status::WRITE_FAULT, FileWriteFail, FileReadFail, "write fault"),
-        status(Status::new(2, 0x87), FileWriteFail, FileReadFail, "sct 2"),
-        status(Status::new(2, 0x89), FileWriteFail, FileReadFail, "sct 2"),
-        // Path errors.
-        status(Status::HOST_PATHING_ERROR, FileWriteFail, FileReadFail, "host pathing"),
-        status(Status::new(3, 0x02), FileWriteFail, FileReadFail, "path inaccessible"),
-        // Vendor specific.
-        status(Status::new(7, 0xC1), FileWriteFail, FileReadFail, "sct 7"),
-        errno(libc::EIO, FileWriteFail, FileReadFail, "os error 5"),
-        errno(libc::ENODEV, FileWriteFail, FileReadFail, "os error 19"),
-        errno(libc::ENOSPC, KeysUltraLimit, KeysUltraLimit, "os error 28"),
-        errno(libc::EINVAL, InvalidParams, InvalidParams, "os error 22"),
-        errno(libc::ENOMEM, BufferOverflow, BufferOverflow, "os error 12"),
-        // 87h and 89h as errno are just numbers.
-        errno(0x87, FileWriteFail, FileReadFail, "os error 135"),
-        errno(0x89, FileWriteFail, FileReadFail, "os error 137"),
-    ]
-}
-
-#[track_caller]
-fn says(error: &Error, code: ErrorCode, words: &str) {
-    assert_eq!(error.code(), code, "{error}");
-    assert!(error.message().contains("tenant\\x00object"), "{error}");
-    assert!(error.message().to_lowercase().contains(words), "{words:?} in {error}");
 }
 
 /// Slots whose root key holds a value.
@@ -310,131 +234,6 @@ fn what_a_failed_write_cannot_delete_stays_and_the_first_error_is_reported() {
     assert_eq!(places.on_device(&rig), BTreeSet::from([Piece::Chunk(0, 1)]));
     device.put(KEY, &new).unwrap();
     assert_eq!(places.on_device(&rig), places.object(0, CHUNKED), "the orphan is taken over");
-}
-
-#[test]
-fn a_failed_retrieve_is_reported_and_says_nothing_about_the_object() {
-    for Class { effect, on_read, words, .. } in classes() {
-        for (size, retrieves) in [(INLINE, 1), (CHUNKED, CHUNKS + 1)] {
-            for nth in 1..=retrieves {
-                for known in [true, false] {
-                    if known && nth > retrieves.saturating_sub(1).max(1) {
-                        continue; // A known manifest saves the root.
-                    }
-                    let (rig, places) = small_rig();
-                    let writer = rig.open();
-                    writer.put(KEY, &payload(size, 1)).unwrap();
-                    let device = if known { writer } else { rig.open() };
-                    fail(&rig, Opcode::Retrieve, nth, effect);
-                    says(&device.get(KEY, size).unwrap_err(), on_read, words);
-                    rig.namespace.clear_faults();
-                    assert!(device.backend.exists(KEY).unwrap());
-                    device.expect(KEY, &payload(size, 1));
-                    assert!(device.put(KEY, &payload(size, 1)).unwrap().already, "not damaged");
-                    assert_eq!(places.on_device(&rig), places.object(0, size));
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn a_failed_existence_check_is_an_error_and_never_false() {
-    for Class { effect, on_read, words, .. } in classes() {
-        for (kind, nth) in [(Opcode::Retrieve, 1), (Opcode::Exist, 1), (Opcode::Exist, 40)] {
-            let (rig, places) = small_rig();
-            // In a high slot, so that both kinds of probe are made.
-            places.put_object(&rig, 50, &payload(INLINE, 1));
-            let device = rig.open();
-            fail(&rig, kind, nth, effect);
-            says(&device.backend.exists(KEY).unwrap_err(), on_read, words);
-            fail(&rig, kind, nth, effect);
-            says(&device.get(KEY, INLINE).unwrap_err(), on_read, words);
-            assert!(device.backend.exists(KEY).unwrap());
-            device.expect(KEY, &payload(INLINE, 1));
-        }
-    }
-}
-
-#[test]
-fn a_length_shorter_than_the_value_is_a_failed_read_and_a_longer_one_is_fine() {
-    for (size, piece) in [
-        (INLINE, Piece::Root(0)),
-        (CHUNKED, Piece::Root(0)),
-        (CHUNKED, Piece::Chunk(0, 0)),
-        (CHUNKED, Piece::Chunk(0, 2)),
-    ] {
-        let bytes = payload(size, 1);
-        let wanted = match piece {
-            Piece::Root(_) if size == INLINE => 81 + KEY.len() + INLINE,
-            Piece::Root(_) => 81 + KEY.len() + 8 + 24 * CHUNKS as usize,
-            Piece::Chunk(_, 0) => VALUE,
-            Piece::Chunk(..) => CHUNKED - 2 * VALUE,
-        } as u32;
-        let lie = |length| {
-            let (rig, places) = small_rig();
-            rig.open().put(KEY, &bytes).unwrap();
-            let device = rig.open();
-            fail_at(&rig, &places, Opcode::Retrieve, piece, Effect::WrongLength(length));
-            let loaded = device.get(KEY, size);
-            (rig, places, device, loaded)
-        };
-        for length in [1, 40, wanted - 1] {
-            let (rig, places, device, loaded) = lie(length);
-            says(&loaded.unwrap_err(), ErrorCode::FileReadFail, "");
-            assert!(device.backend.exists(KEY).is_ok_and(|exists| exists));
-            device.expect(KEY, &bytes);
-            device.put(KEY, &bytes).unwrap();
-            device.expect(KEY, &bytes);
-            let [slot] = root_slots(&rig, &places)[..] else { panic!("one root") };
-            assert_eq!(places.on_device(&rig), places.object(slot, size));
-        }
-        for length in [0, wanted, wanted + 1, u32::MAX] {
-            let (.., loaded) = lie(length);
-            assert!(loaded.unwrap() == bytes, "length {length}");
-        }
-    }
-}
-
-#[test]
-fn damaged_bytes_are_never_delivered() {
-    let read = [
-        (INLINE, Piece::Root(0), &[0, 5, 9, 20, 45, 49, 53, 58, 73, 77, 79, 85, 100, 3000][..]),
-        (CHUNKED, Piece::Root(0), &[0, 5, 9, 20, 45, 49, 53, 58, 73, 77, 79, 85, 100, 150]),
-        (CHUNKED, Piece::Chunk(0, 0), &[0, 4096, 8191]),
-        (CHUNKED, Piece::Chunk(0, 2), &[0, 99]),
-    ];
-    for (size, piece, offsets) in read {
-        for &offset in offsets {
-            let (rig, places) = small_rig();
-            let bytes = payload(size, 1);
-            rig.open().put(KEY, &bytes).unwrap();
-            let device = rig.open();
-            let effect = Effect::Damage { offset, xor: 0x04 };
-            fail_at(&rig, &places, Opcode::Retrieve, piece, effect);
-            let error = device.get(KEY, size).unwrap_err();
-            let damage = [ErrorCode::ChecksumMismatch, ErrorCode::FileReadFail];
-            assert!(damage.contains(&error.code()), "{error}");
-            device.put(KEY, &bytes).unwrap();
-            device.expect(KEY, &bytes);
-            rig.open().expect(KEY, &bytes);
-        }
-    }
-}
-
-#[test]
-fn bytes_damaged_on_the_way_never_make_a_rewrite_look_stored() {
-    for offset in [0, 20, 60, 100, 150] {
-        for size in [INLINE, CHUNKED] {
-            let (rig, places) = small_rig();
-            rig.open().put(KEY, &payload(size, 1)).unwrap();
-            let device = rig.open();
-            let effect = Effect::Damage { offset, xor: 0x04 };
-            fail_at(&rig, &places, Opcode::Retrieve, Piece::Root(0), effect);
-            assert!(!device.put(KEY, &payload(size, 2)).unwrap().already);
-            device.expect(KEY, &payload(size, 2));
-        }
-    }
 }
 
 #[test]

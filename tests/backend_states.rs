@@ -1,15 +1,13 @@
-//! Device states that the C++ original, a crash or another configuration leaves: read, offloaded
-//! again and rewritten by the rules of one key.
+//! Several roots of one key, holes and orphan chunks, as the C++ original or a crash leaves them:
+//! read, offloaded again and rewritten by the rules of one key.
 
 mod support;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use mooncake_nvme_kv::ErrorCode;
-use mooncake_nvme_kv::layout::{ChecksumKind, KeyCodec, ObjectKeys};
-use nvme_kv_emulator::{Personality, RetrieveLength, ShortRetrieve};
-use support::characters::small_values;
+use nvme_kv_emulator::Personality;
+use support::characters::{length_tellers, small_values};
 use support::places::{Piece, Places};
 use support::{Rig, payload};
 
@@ -167,17 +165,6 @@ fn orphan_chunks_with_the_wanted_bytes_are_taken_over() {
     }
 }
 
-/// Devices that tell an orphan of another length in different ways, or not at all.
-fn length_tellers() -> Vec<Personality> {
-    let mut all = Vec::new();
-    for retrieve_length in [RetrieveLength::Exact, RetrieveLength::Padded, RetrieveLength::Zero] {
-        for short_retrieve in [ShortRetrieve::Success, ShortRetrieve::InvalidValueSize] {
-            all.push(Personality { retrieve_length, short_retrieve, ..Personality::default() });
-        }
-    }
-    all
-}
-
 #[test]
 fn orphan_chunks_with_other_bytes_stay_and_the_object_goes_to_the_next_slot() {
     let new = payload(2 * VALUE + 100, 4);
@@ -275,185 +262,5 @@ fn sixty_four_roots_of_the_key_are_reduced_to_one() {
         assert!(!device.put(KEY, &new).unwrap().already);
         assert_eq!(places.on_device(&rig), places.object(1, size));
         rig.open().expect(KEY, &new);
-    }
-}
-
-/// Keys that begin with "twin" have one sequence of physical keys.
-#[derive(Debug)]
-struct Twins;
-
-impl KeyCodec for Twins {
-    fn object_keys(&self, logical_key: &[u8]) -> ObjectKeys {
-        let alias = if logical_key.starts_with(b"twin") { b"twin" } else { logical_key };
-        ObjectKeys::with_alias(logical_key, alias)
-    }
-}
-
-fn twin_rig() -> Rig {
-    let mut rig = Rig::with(Personality::default(), small_values);
-    rig.parts.codec = Arc::new(Twins);
-    rig
-}
-
-#[test]
-fn keys_that_collide_live_side_by_side_and_never_see_each_other() {
-    for size in [INLINE, 2 * VALUE + 5] {
-        for reopen in [false, true] {
-            let rig = twin_rig();
-            let first = rig.open();
-            let fresh = || if reopen { Some(rig.open()) } else { None };
-            let keys: [&[u8]; 3] = [b"twin a", b"twin b", b"twin c"];
-            // Equal payloads too: the chunks of one key are the wanted bytes of the other.
-            for round in 0..6u64 {
-                for (n, key) in keys.iter().enumerate() {
-                    let fresh = fresh();
-                    let device = fresh.as_ref().unwrap_or(&first);
-                    let bytes = payload(size, if round % 2 == 0 { round } else { n as u64 + 100 });
-                    let stored = device.put(key, &bytes).unwrap();
-                    assert!(!stored.already, "round {round}");
-                    assert!(device.put(key, &bytes).unwrap().already);
-                    device.expect(key, &bytes);
-                    rig.open().expect(key, &bytes);
-                }
-                assert_eq!(rig.value_count(), 3 * rig.values_of(keys[0], size), "round {round}");
-                let device = rig.open();
-                assert!(!device.backend.exists(b"twin d").unwrap());
-                let error = device.get(b"twin d", size).unwrap_err();
-                assert_eq!(error.code(), ErrorCode::ObjectNotFound);
-            }
-        }
-    }
-}
-
-#[test]
-fn when_other_keys_hold_every_slot_the_write_is_refused_and_leaves_nothing() {
-    for size in [INLINE, 2 * VALUE] {
-        for complete in [true, false] {
-            let rig = twin_rig();
-            let before = rig.open();
-            for slot in 0..64 {
-                let theirs = Places::new(&rig, b"twin a", 8);
-                theirs.put_object(&rig, slot, &payload(3 * VALUE, 1));
-            }
-            let values = rig.value_count();
-            let device = if complete { before } else { rig.open() };
-            assert!(!device.backend.exists(b"twin b").unwrap());
-            let error = device.put(b"twin b", &payload(size, 2)).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::ObjectAlreadyExists);
-            assert!(error.message().contains("no free slot"), "{error}");
-            assert_eq!(rig.value_count(), values);
-            rig.open().expect(b"twin a", &payload(3 * VALUE, 1));
-        }
-    }
-}
-
-#[test]
-fn when_no_slot_is_left_for_a_rewrite_the_old_version_stays() {
-    for size in [INLINE, 2 * VALUE] {
-        let rig = twin_rig();
-        let theirs = Places::new(&rig, b"twin a", 8);
-        for slot in (0..64).filter(|slot| *slot != 17) {
-            theirs.put_object(&rig, slot, &payload(INLINE, 1));
-        }
-        let old = payload(size, 2);
-        let device = rig.open();
-        device.put(b"twin b", &old).unwrap();
-        let values = rig.value_count();
-        for device in [&device, &rig.open()] {
-            let error = device.put(b"twin b", &payload(size, 3)).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::ObjectAlreadyExists);
-            assert_eq!(rig.value_count(), values);
-            device.expect(b"twin b", &old);
-            assert!(device.put(b"twin b", &old).unwrap().already);
-        }
-    }
-}
-
-#[test]
-fn objects_written_with_another_value_limit_are_read_recognised_and_rewritten() {
-    for theirs in [4096, 16_384, 65_536] {
-        for size in [0, INLINE, 7000, 8150, 15_000, 2 * VALUE, 5 * VALUE + 4095, 70_000] {
-            for slot in [0, 4] {
-                let (rig, places) = small_rig();
-                let writer = Places::new(&rig, KEY, 20).with_limit(theirs);
-                let old = payload(size, 6);
-                writer.put_object(&rig, slot, &old);
-                let values = rig.value_count();
-                let device = rig.open();
-                device.expect(KEY, &old);
-                device.expect(KEY, &old);
-                assert!(device.put(KEY, &old).unwrap().already);
-                assert!(rig.open().put(KEY, &old).unwrap().already);
-                assert_eq!(rig.value_count(), values);
-                let mut memory = vec![0; size + 1];
-                let odd = 1 - memory.as_ptr() as usize % 2;
-                rig.open().get_into(KEY, &mut memory[odd..odd + size]).unwrap();
-                assert!(memory[odd..odd + size] == old[..]);
-
-                let new = payload(3 * VALUE, 7);
-                assert!(!rig.open().put(KEY, &new).unwrap().already);
-                assert_eq!(places.on_device(&rig), places.object(lowest_but(slot), new.len()));
-                rig.open().expect(KEY, &new);
-            }
-        }
-    }
-}
-
-#[test]
-fn objects_padded_to_another_alignment_are_read_recognised_and_rewritten() {
-    for personality in length_tellers() {
-        for (theirs, ours) in [(4096, 512), (512, 4096), (8192, 4096)] {
-            for size in [INLINE, 5000, VALUE + 100, 2 * VALUE + 4100] {
-                let mut rig = Rig::with(personality.clone(), small_values);
-                let (old, new) = (payload(size, 1), payload(size, 2));
-                rig.config.connector.transfer_alignment = theirs;
-                rig.open().put(KEY, &old).unwrap();
-                let values = rig.value_count();
-                rig.config.connector.transfer_alignment = ours;
-                let device = rig.open();
-                device.expect(KEY, &old);
-                assert!(device.put(KEY, &old).unwrap().already);
-                assert!(rig.open().put(KEY, &old).unwrap().already);
-                assert!(!rig.open().put(KEY, &new).unwrap().already);
-                assert_eq!(rig.value_count(), values);
-                rig.open().expect(KEY, &new);
-            }
-        }
-    }
-}
-
-#[test]
-fn both_checksums_are_readable_side_by_side_and_recognised() {
-    let name = |kind| format!("{kind:?}").into_bytes();
-    let kinds = [ChecksumKind::Xxh32, ChecksumKind::Crc32];
-    for size in [0, INLINE, 3 * VALUE + 1] {
-        let (mut rig, _) = small_rig();
-        let bytes = payload(size, 8);
-        for kind in kinds {
-            rig.config.checksum = kind;
-            rig.open().put(&name(kind), &bytes).unwrap();
-            // The C++ original's objects have type 1 and 2, ours with CRC-32 0x101 and 0x102.
-            let writer = Places::new(&rig, &name(kind), 8).with_checksum(kind);
-            let root = rig.namespace.peek(&writer.device_key(Piece::Root(0))).unwrap();
-            assert!(root.starts_with(&writer.root(0, &bytes)));
-        }
-        let values = rig.value_count();
-        for setting in kinds {
-            rig.config.checksum = setting;
-            for written in kinds {
-                let device = rig.open();
-                device.expect(&name(written), &bytes);
-                assert!(device.put(&name(written), &bytes).unwrap().already);
-                device.expect(&name(written), &bytes);
-            }
-        }
-        assert_eq!(rig.value_count(), values);
-        let new = payload(size + 2, 9);
-        for (setting, written) in kinds.into_iter().zip([kinds[1], kinds[0]]) {
-            rig.config.checksum = setting;
-            assert!(!rig.open().put(&name(written), &new).unwrap().already);
-            rig.open().expect(&name(written), &new);
-        }
-        assert_eq!(rig.value_count(), 2 * rig.values_of(&name(kinds[0]), new.len()));
     }
 }

@@ -125,3 +125,14 @@ pub fn full_size_characters() -> Vec<Character> {
         full("unkind, spec, no lengths", unkind(RetrieveLength::Zero), spec),
     ]
 }
+
+/// Devices that tell an orphan of another length in different ways, or not at all.
+pub fn length_tellers() -> Vec<Personality> {
+    let mut all = Vec::new();
+    for retrieve_length in [RetrieveLength::Exact, RetrieveLength::Padded, RetrieveLength::Zero] {
+        for short_retrieve in [ShortRetrieve::Success, ShortRetrieve::InvalidValueSize] {
+            all.push(Personality { retrieve_length, short_retrieve, ..Personality::default() });
+        }
+    }
+    all
+}

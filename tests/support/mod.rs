@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub)] // each test binary uses its part
 
 pub mod characters;
+pub mod faults;
 pub mod places;
 pub mod random;
 

@@ -1,0 +1,157 @@
+//! Retrieves and existence checks that fail or lie: an error says what failed, wrong bytes are never
+//! delivered, and nothing that may still be stored is called absent.
+
+mod support;
+
+use mooncake_nvme_kv::ErrorCode;
+use nvme_kv_command_set::Opcode;
+use nvme_kv_emulator::{Effect, Personality};
+use support::characters::small_values;
+use support::faults::{Class, classes, fail, fail_at, says};
+use support::places::{Piece, Places};
+use support::{Rig, payload};
+
+const KEY: &[u8] = b"tenant\0object";
+/// Value size limit of the rigs, bytes.
+const VALUE: usize = 8192;
+const INLINE: usize = 3000;
+/// Three chunks.
+const CHUNKED: usize = 2 * VALUE + 100;
+const CHUNKS: u64 = 3;
+
+fn small_rig() -> (Rig, Places) {
+    let rig = Rig::with(Personality::default(), small_values);
+    let places = Places::new(&rig, KEY, 8);
+    (rig, places)
+}
+
+/// Slots whose root key holds a value.
+fn root_slots(rig: &Rig, places: &Places) -> Vec<u32> {
+    let holds = |slot: &u32| rig.namespace.peek(&places.device_key(Piece::Root(*slot))).is_some();
+    (0..64).filter(holds).collect()
+}
+
+#[test]
+fn a_failed_retrieve_is_reported_and_says_nothing_about_the_object() {
+    for Class { effect, on_read, words, .. } in classes() {
+        for (size, retrieves) in [(INLINE, 1), (CHUNKED, CHUNKS + 1)] {
+            for nth in 1..=retrieves {
+                for known in [true, false] {
+                    if known && nth > retrieves.saturating_sub(1).max(1) {
+                        continue; // A known manifest saves the root.
+                    }
+                    let (rig, places) = small_rig();
+                    let writer = rig.open();
+                    writer.put(KEY, &payload(size, 1)).unwrap();
+                    let device = if known { writer } else { rig.open() };
+                    fail(&rig, Opcode::Retrieve, nth, effect);
+                    says(&device.get(KEY, size).unwrap_err(), on_read, words);
+                    rig.namespace.clear_faults();
+                    assert!(device.backend.exists(KEY).unwrap());
+                    device.expect(KEY, &payload(size, 1));
+                    assert!(device.put(KEY, &payload(size, 1)).unwrap().already, "not damaged");
+                    assert_eq!(places.on_device(&rig), places.object(0, size));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_existence_check_is_an_error_and_never_false() {
+    for Class { effect, on_read, words, .. } in classes() {
+        for (kind, nth) in [(Opcode::Retrieve, 1), (Opcode::Exist, 1), (Opcode::Exist, 40)] {
+            let (rig, places) = small_rig();
+            // In a high slot, so that both kinds of probe are made.
+            places.put_object(&rig, 50, &payload(INLINE, 1));
+            let device = rig.open();
+            fail(&rig, kind, nth, effect);
+            says(&device.backend.exists(KEY).unwrap_err(), on_read, words);
+            fail(&rig, kind, nth, effect);
+            says(&device.get(KEY, INLINE).unwrap_err(), on_read, words);
+            assert!(device.backend.exists(KEY).unwrap());
+            device.expect(KEY, &payload(INLINE, 1));
+        }
+    }
+}
+
+#[test]
+fn a_length_shorter_than_the_value_is_a_failed_read_and_a_longer_one_is_fine() {
+    for (size, piece) in [
+        (INLINE, Piece::Root(0)),
+        (CHUNKED, Piece::Root(0)),
+        (CHUNKED, Piece::Chunk(0, 0)),
+        (CHUNKED, Piece::Chunk(0, 2)),
+    ] {
+        let bytes = payload(size, 1);
+        let wanted = match piece {
+            Piece::Root(_) if size == INLINE => 81 + KEY.len() + INLINE,
+            Piece::Root(_) => 81 + KEY.len() + 8 + 24 * CHUNKS as usize,
+            Piece::Chunk(_, 0) => VALUE,
+            Piece::Chunk(..) => CHUNKED - 2 * VALUE,
+        } as u32;
+        let lie = |length| {
+            let (rig, places) = small_rig();
+            rig.open().put(KEY, &bytes).unwrap();
+            let device = rig.open();
+            fail_at(&rig, &places, Opcode::Retrieve, piece, Effect::WrongLength(length));
+            let loaded = device.get(KEY, size);
+            (rig, places, device, loaded)
+        };
+        for length in [1, 40, wanted - 1] {
+            let (rig, places, device, loaded) = lie(length);
+            says(&loaded.unwrap_err(), ErrorCode::FileReadFail, "");
+            assert!(device.backend.exists(KEY).is_ok_and(|exists| exists));
+            device.expect(KEY, &bytes);
+            device.put(KEY, &bytes).unwrap();
+            device.expect(KEY, &bytes);
+            let [slot] = root_slots(&rig, &places)[..] else { panic!("one root") };
+            assert_eq!(places.on_device(&rig), places.object(slot, size));
+        }
+        for length in [0, wanted, wanted + 1, u32::MAX] {
+            let (.., loaded) = lie(length);
+            assert!(loaded.unwrap() == bytes, "length {length}");
+        }
+    }
+}
+
+#[test]
+fn damaged_bytes_are_never_delivered() {
+    let read = [
+        (INLINE, Piece::Root(0), &[0, 5, 9, 20, 45, 49, 53, 58, 73, 77, 79, 85, 100, 3000][..]),
+        (CHUNKED, Piece::Root(0), &[0, 5, 9, 20, 45, 49, 53, 58, 73, 77, 79, 85, 100, 150]),
+        (CHUNKED, Piece::Chunk(0, 0), &[0, 4096, 8191]),
+        (CHUNKED, Piece::Chunk(0, 2), &[0, 99]),
+    ];
+    for (size, piece, offsets) in read {
+        for &offset in offsets {
+            let (rig, places) = small_rig();
+            let bytes = payload(size, 1);
+            rig.open().put(KEY, &bytes).unwrap();
+            let device = rig.open();
+            let effect = Effect::Damage { offset, xor: 0x04 };
+            fail_at(&rig, &places, Opcode::Retrieve, piece, effect);
+            let error = device.get(KEY, size).unwrap_err();
+            let damage = [ErrorCode::ChecksumMismatch, ErrorCode::FileReadFail];
+            assert!(damage.contains(&error.code()), "{error}");
+            device.put(KEY, &bytes).unwrap();
+            device.expect(KEY, &bytes);
+            rig.open().expect(KEY, &bytes);
+        }
+    }
+}
+
+#[test]
+fn bytes_damaged_on_the_way_never_make_a_rewrite_look_stored() {
+    for offset in [0, 20, 60, 100, 150] {
+        for size in [INLINE, CHUNKED] {
+            let (rig, places) = small_rig();
+            rig.open().put(KEY, &payload(size, 1)).unwrap();
+            let device = rig.open();
+            let effect = Effect::Damage { offset, xor: 0x04 };
+            fail_at(&rig, &places, Opcode::Retrieve, Piece::Root(0), effect);
+            assert!(!device.put(KEY, &payload(size, 2)).unwrap().already);
+            device.expect(KEY, &payload(size, 2));
+        }
+    }
+}
