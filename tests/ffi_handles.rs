@@ -105,8 +105,9 @@ fn close_waits_for_calls_under_way_and_refuses_new_ones() {
         while exists(backend, b"k").is_ok() {
             thread::yield_now();
         }
-        assert_eq!(has_ended.try_recv(), Err(mpsc::TryRecvError::Empty));
+        let early = has_ended.try_recv();
         release.send(()).expect("the callback waits");
+        assert_eq!(early, Err(mpsc::TryRecvError::Empty));
         assert_eq!(has_ended.recv(), Ok("callback"));
         assert_eq!(has_ended.recv(), Ok("close"));
     });

@@ -94,7 +94,7 @@ fn the_log_callback_gets_every_line_until_it_is_replaced() {
     let held = Held { entered, release: Mutex::new(released), left: AtomicBool::new(false) };
     set(Some(hold), ptr::from_ref(&held).cast_mut().cast());
     std::thread::scope(|scope| {
-        scope.spawn(|| open_and_close(|_| {}));
+        let logging = scope.spawn(|| open_and_close(|_| {}));
         has_entered.recv().expect("a line is logged");
         let replaced = scope.spawn(|| {
             set(None, ptr::null_mut());
@@ -105,7 +105,7 @@ fn the_log_callback_gets_every_line_until_it_is_replaced() {
             std::thread::yield_now();
         }
         // Every line that was logged before the callback was replaced takes one.
-        while !replaced.is_finished() {
+        while !(replaced.is_finished() && logging.is_finished()) {
             release.send(()).expect("the receiver lives");
             std::thread::yield_now();
         }
