@@ -103,6 +103,9 @@ AT(mnkv_functions, device_exist, 168);
 AT(mnkv_functions, device_list, 176);
 AT(mnkv_functions, device_identify, 184);
 AT(mnkv_functions, device_last_error, 192);
+AT(mnkv_functions, backend_open_from_environment_and_config, 200);
+AT(mnkv_functions, backend_register_memory, 208);
+AT(mnkv_functions, backend_unregister_memory, 216);
 
 _Static_assert(MNKV_OK == 0 && MNKV_INTERNAL_ERROR == -1 && MNKV_BUFFER_OVERFLOW == -10 &&
                    MNKV_INVALID_KEY == -400 && MNKV_INVALID_PARAMS == -600 &&

@@ -144,7 +144,8 @@ typedef int32_t mnkv_status_t;
 
 // Settings for an open. Each is named after its environment variable, MOONCAKE_NVME_KV_ and the
 // name in capitals, and 0 or NULL selects the default that an unset variable has. The
-// environment itself is not read. The struct and its text may be freed after the call.
+// environment itself is not read, except by `mnkv_backend_open_from_environment_and_config`. The
+// struct and its text may be freed after the call.
 //
 //     mnkv_config config = { .struct_size = sizeof(config), .device_path = "/dev/ng0n1" };
 typedef struct mnkv_config {
@@ -392,6 +393,13 @@ typedef struct mnkv_functions {
     mnkv_status_t (*device_identify)(struct mnkv_device *device, struct mnkv_identify *out);
     // `mnkv_device_last_error`.
     size_t (*device_last_error)(const struct mnkv_device *device, char *buffer, size_t size);
+    // `mnkv_backend_open_from_environment_and_config`.
+    mnkv_status_t (*backend_open_from_environment_and_config)(const struct mnkv_config *config,
+                                                              struct mnkv_backend **out);
+    // `mnkv_backend_register_memory`.
+    mnkv_status_t (*backend_register_memory)(struct mnkv_backend *backend, void *start, size_t size);
+    // `mnkv_backend_unregister_memory`.
+    mnkv_status_t (*backend_unregister_memory)(struct mnkv_backend *backend, void *start);
 } mnkv_functions;
 
 #ifdef __cplusplus
@@ -409,6 +417,12 @@ mnkv_status_t mnkv_backend_open_from_environment(struct mnkv_backend **out);
 // Opens the namespace that `config` names; the environment is not read. `config` may be freed
 // after the call. Otherwise as `mnkv_backend_open_from_environment`.
 mnkv_status_t mnkv_backend_open(const struct mnkv_config *config, struct mnkv_backend **out);
+
+// Opens the namespace that the environment names, but for what `config` sets: a field that is not
+// 0 or NULL comes before its variable. For settings that only the program knows, such as
+// `destination_slack`. Otherwise as `mnkv_backend_open_from_environment`.
+mnkv_status_t mnkv_backend_open_from_environment_and_config(const struct mnkv_config *config,
+                                                            struct mnkv_backend **out);
 
 // Closes a backend: new calls fail, calls under way are waited for, and then its threads,
 // descriptors, rings and memory are given back. NULL is MNKV_OK and does nothing.
@@ -463,6 +477,18 @@ mnkv_status_t mnkv_backend_exists(struct mnkv_backend *backend,
 // Sets `*out` to whether the device still takes objects: false only when it says itself that it
 // is full. Thread-safe.
 mnkv_status_t mnkv_backend_is_enabled(struct mnkv_backend *backend, bool *out);
+
+// Offers `size` bytes at `start`, say an arena that destinations come from, so that transfers into
+// and out of it need not pin its pages each time. A hint: without a use for it (ioctl, emulated),
+// or over a limit of the kernel, the call succeeds and transfers work as before.
+//
+// The memory must stay mapped until `mnkv_backend_unregister_memory` or the close. INVALID_PARAMS:
+// the range is empty or overlaps one that is registered. Thread-safe.
+mnkv_status_t mnkv_backend_register_memory(struct mnkv_backend *backend, void *start, size_t size);
+
+// Takes back the offer of the memory at `start`, which may be unmapped then; nothing happens when
+// there is none. No call on the backend that uses the memory may be under way. Thread-safe.
+mnkv_status_t mnkv_backend_unregister_memory(struct mnkv_backend *backend, void *start);
 
 // Fills `*out`, whose `struct_size` the caller has set. The answer never changes while the
 // backend is open. Thread-safe.

@@ -270,3 +270,25 @@ fn padding_lands_in_the_slack_that_the_settings_promise_and_nowhere_else() {
         close(backend);
     }
 }
+
+#[test]
+fn registered_memory_is_used_like_any_other() {
+    let backend = open();
+    let payload = bytes(300_000, 5);
+    assert_eq!(put(backend, b"k", &payload), OK);
+    let mut arena = vec![0u8; 1 << 20];
+    let start = arena.as_mut_ptr().cast();
+    // SAFETY: the arena outlives the backend.
+    unsafe {
+        assert_eq!(mnkv_backend_register_memory(backend, start, arena.len()), OK);
+        let slices = [mut_slice(&mut arena[4096..4096 + payload.len()])];
+        let destinations = [destination(b"k", &slices)];
+        assert_eq!(mnkv_backend_load(backend, destinations.as_ptr(), 1, ptr::null_mut()), OK);
+        assert!(arena[4096..4096 + payload.len()] == payload);
+        assert_eq!(mnkv_backend_unregister_memory(backend, start), OK);
+        assert_eq!(mnkv_backend_register_memory(backend, ptr::null_mut(), 7), INVALID_PARAMS);
+        assert_eq!(mnkv_backend_register_memory(backend, start, 0), INVALID_PARAMS);
+        assert!(error(backend).contains("is empty"), "{}", error(backend));
+    }
+    close(backend);
+}

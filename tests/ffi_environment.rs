@@ -21,6 +21,15 @@ fn set(name: &str, value: &str) {
     unsafe { std::env::set_var(format!("MOONCAKE_NVME_KV_{name}"), value) };
 }
 
+fn queue_depth(backend: *mut mnkv_backend) -> u32 {
+    // SAFETY: zero bytes are a value of every field.
+    let mut answer: mnkv_capabilities = unsafe { std::mem::zeroed() };
+    answer.struct_size = size_of::<mnkv_capabilities>();
+    // SAFETY: both pointers are good.
+    assert_eq!(unsafe { mnkv_backend_capabilities(backend, &mut answer) }, OK);
+    answer.queue_depth
+}
+
 #[test]
 fn the_environment_decides_only_where_it_is_asked() {
     set("DEVICE_PATH", "");
@@ -36,15 +45,32 @@ fn the_environment_decides_only_where_it_is_asked() {
     assert_eq!(put(from_environment, b"k", b"v"), OK);
     let from_config = open_with(&config(&path));
     assert_eq!(get(from_config, b"k", 1), Ok(b"v".to_vec()), "the same namespace");
-    for (backend, queue_depth) in [(from_environment, 33), (from_config, 256)] {
-        // SAFETY: zero bytes are a value of every field.
-        let mut answer: mnkv_capabilities = unsafe { std::mem::zeroed() };
-        answer.struct_size = size_of::<mnkv_capabilities>();
-        // SAFETY: both pointers are good.
-        assert_eq!(unsafe { mnkv_backend_capabilities(backend, &mut answer) }, OK);
-        assert_eq!(answer.queue_depth, queue_depth);
+    for (backend, expected) in [(from_environment, 33), (from_config, 256)] {
+        assert_eq!(queue_depth(backend), expected);
         close(backend);
     }
+
+    // What a config sets comes before the environment, and nothing else does.
+    let elsewhere = fresh_path();
+    let mut settings = config(&elsewhere);
+    settings.queue_depth = 0;
+    set("TRANSPORT", "ioctl");
+    let mut overridden = ptr::null_mut();
+    // SAFETY: the pointers are good.
+    let status =
+        unsafe { mnkv_backend_open_from_environment_and_config(&settings, &mut overridden) };
+    assert_eq!(status, OK, "{}", thread_error());
+    assert_eq!(exists(overridden, b"k"), Ok(false), "another namespace");
+    assert_eq!(queue_depth(overridden), 33);
+    close(overridden);
+    settings.device_path = ptr::null();
+    set("TRANSPORT", "emulated");
+    // SAFETY: the pointers are good.
+    let status =
+        unsafe { mnkv_backend_open_from_environment_and_config(&settings, &mut overridden) };
+    assert_eq!(status, OK, "{}", thread_error());
+    assert_eq!(queue_depth(overridden), 33);
+    close(overridden);
 
     set("TRANSPORT", "carrier pigeon");
     assert_eq!(open_from_environment().0, INVALID_PARAMS);

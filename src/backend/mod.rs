@@ -120,6 +120,31 @@ impl Backend {
         Ok(!full)
     }
 
+    /// Offers memory for transfers, see [`Executor::register_memory`].
+    ///
+    /// # Errors
+    /// INVALID_PARAMS when the range is empty or overlaps one that is registered, INTERNAL_ERROR
+    /// after [`Backend::close`].
+    ///
+    /// # Safety
+    /// The range stays mapped until [`Backend::unregister_memory`] was called with `start` or the
+    /// backend is dropped.
+    pub unsafe fn register_memory(&self, start: *mut u8, len: usize) -> Result<()> {
+        let _call = self.calls.enter()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.core.executor.register_memory(start, len) }
+    }
+
+    /// Takes back an offer, see [`Executor::unregister_memory`].
+    ///
+    /// # Errors
+    /// INTERNAL_ERROR after [`Backend::close`].
+    pub fn unregister_memory(&self, start: *mut u8) -> Result<()> {
+        let _call = self.calls.enter()?;
+        self.core.executor.unregister_memory(start);
+        Ok(())
+    }
+
     /// Whether `key` is stored; false only when its absence is proven.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::ptr;
 
 use super::bytes::{self, input, output};
 use super::capabilities::{self, mnkv_capabilities};
-use super::config::{mnkv_config, read_config};
+use super::config::{mnkv_config, read_config, read_environment_and_config};
 use super::guard::guarded;
 use super::handle::{self, Registry};
 use super::object::{mnkv_destination, mnkv_object, read_destinations, read_objects};
@@ -75,6 +75,27 @@ pub unsafe extern "C" fn mnkv_backend_open(
         handle::refuse_in_log_callback()?;
         // SAFETY: the caller's promise, as the header says it.
         let (config, slack) = unsafe { read_config(config)? };
+        let backend = open(&config, slack)?;
+        // SAFETY: as above.
+        unsafe { output(out, backend, "out")? };
+        Ok(OK)
+    })
+}
+
+/// Opens the namespace that the environment names, but for what `config` sets: a field that is not
+/// 0 or NULL comes before its variable. For settings that only the program knows, such as
+/// `destination_slack`. Otherwise as `mnkv_backend_open_from_environment`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mnkv_backend_open_from_environment_and_config(
+    config: *const mnkv_config,
+    out: *mut *mut mnkv_backend,
+) -> mnkv_status_t {
+    guarded!(|error: Error| handle::fail_on_this_thread(&error), {
+        // SAFETY: the caller's promise: NULL or writable.
+        unsafe { output(out, ptr::null_mut(), "out")? };
+        handle::refuse_in_log_callback()?;
+        // SAFETY: the caller's promise, as the header says it.
+        let (config, slack) = unsafe { read_environment_and_config(config)? };
         let backend = open(&config, slack)?;
         // SAFETY: as above.
         unsafe { output(out, backend, "out")? };
@@ -221,6 +242,43 @@ pub unsafe extern "C" fn mnkv_backend_is_enabled(
         let enabled = HANDLES.call(backend, |open| open.backend.is_enabled())?;
         // SAFETY: the caller's promise: NULL or writable.
         unsafe { output(out, enabled, "out")? };
+        Ok(OK)
+    })
+}
+
+/// Offers `size` bytes at `start`, say an arena that destinations come from, so that transfers into
+/// and out of it need not pin its pages each time. A hint: without a use for it (ioctl, emulated),
+/// or over a limit of the kernel, the call succeeds and transfers work as before.
+///
+/// The memory must stay mapped until `mnkv_backend_unregister_memory` or the close. INVALID_PARAMS:
+/// the range is empty or overlaps one that is registered. Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mnkv_backend_register_memory(
+    backend: *mut mnkv_backend,
+    start: *mut c_void,
+    size: usize,
+) -> mnkv_status_t {
+    guarded!(|error: Error| HANDLES.fail(backend, &error), {
+        if start.is_null() || size == 0 {
+            let what = format!("memory of {size} bytes at {start:p} is empty; register some");
+            return Err(bytes::invalid(what));
+        }
+        // SAFETY: the caller's promise, as the header says it.
+        HANDLES
+            .call(backend, |open| unsafe { open.backend.register_memory(start.cast(), size) })?;
+        Ok(OK)
+    })
+}
+
+/// Takes back the offer of the memory at `start`, which may be unmapped then; nothing happens when
+/// there is none. No call on the backend that uses the memory may be under way. Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mnkv_backend_unregister_memory(
+    backend: *mut mnkv_backend,
+    start: *mut c_void,
+) -> mnkv_status_t {
+    guarded!(|error: Error| HANDLES.fail(backend, &error), {
+        HANDLES.call(backend, |open| open.backend.unregister_memory(start.cast()))?;
         Ok(OK)
     })
 }

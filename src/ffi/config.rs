@@ -9,7 +9,7 @@ use super::guard::guarded;
 use super::handle::fail_on_this_thread;
 use super::sized::{self, Sized};
 use super::status::{OK, mnkv_status_t};
-use crate::config::Config;
+use crate::config::{Config, Environment, ProcessEnvironment};
 use crate::error::{Error, Result};
 
 /// How commands reach the namespace.
@@ -48,7 +48,8 @@ pub enum mnkv_checksum {
 
 /// Settings for an open. Each is named after its environment variable, MOONCAKE_NVME_KV_ and the
 /// name in capitals, and 0 or NULL selects the default that an unset variable has. The
-/// environment itself is not read. The struct and its text may be freed after the call.
+/// environment itself is not read, except by `mnkv_backend_open_from_environment_and_config`. The
+/// struct and its text may be freed after the call.
 ///
 ///     mnkv_config config = { .struct_size = sizeof(config), .device_path = "/dev/ng0n1" };
 #[repr(C)]
@@ -142,26 +143,56 @@ const DEFAULT: mnkv_config = mnkv_config {
 
 /// The settings in `config`, and its slack behind destinations.
 ///
-/// They are read as an environment that holds nothing else, so that defaults, derivations and
-/// limits are the same.
+/// # Safety
+/// As [`settings`].
+pub(super) unsafe fn read_config(config: *const mnkv_config) -> Result<(Config, usize)> {
+    // SAFETY: the caller's promise.
+    let (settings, slack) = unsafe { settings(config)? };
+    if !settings.contains_key(DEVICE_PATH) {
+        return Err(invalid(
+            "mnkv_config.device_path is NULL; name the namespace, e.g. /dev/ng0n1",
+        ));
+    }
+    Ok((Config::from_environment(&settings)?, slack))
+}
+
+/// The settings of the process's environment, but for those that `config` has, and its slack
+/// behind destinations.
+///
+/// # Safety
+/// As [`settings`].
+pub(super) unsafe fn read_environment_and_config(
+    config: *const mnkv_config,
+) -> Result<(Config, usize)> {
+    // SAFETY: the caller's promise.
+    let (settings, slack) = unsafe { settings(config)? };
+    Ok((Config::from_environment(&Overridden(settings))?, slack))
+}
+
+/// The process's environment under settings that come first.
+struct Overridden(HashMap<String, String>);
+
+impl Environment for Overridden {
+    fn var(&self, name: &str) -> Option<String> {
+        self.0.var(name).or_else(|| ProcessEnvironment.var(name))
+    }
+}
+
+const DEVICE_PATH: &str = "MOONCAKE_NVME_KV_DEVICE_PATH";
+
+/// What `config` sets, as an environment that holds nothing else, so that defaults, derivations
+/// and limits are the same; and its slack behind destinations.
 ///
 /// # Safety
 /// `config` is NULL or points to as many bytes as its `struct_size` says, and its `device_path`
 /// is NULL or NUL-terminated.
-pub(super) unsafe fn read_config(config: *const mnkv_config) -> Result<(Config, usize)> {
+unsafe fn settings(config: *const mnkv_config) -> Result<(HashMap<String, String>, usize)> {
     // SAFETY: the caller's promise.
     let config = unsafe { sized::read(config)? };
-    // SAFETY: the caller's promise.
-    let path = unsafe { device_path(config.device_path)? };
-    let transport =
-        word("transport", config.transport, &["auto", "io_uring", "ioctl", "emulated"])?;
-    let wire_profile = word("wire_profile", config.wire_profile, &["mooncake", "spec"])?;
-    let checksum = word("checksum", config.checksum, &["xxh32", "crc32"])?;
-    let texts = [
-        ("DEVICE_PATH", path),
-        ("TRANSPORT", transport),
-        ("WIRE_PROFILE", wire_profile),
-        ("CHECKSUM", checksum),
+    let words = [
+        ("TRANSPORT", config.transport, &["auto", "io_uring", "ioctl", "emulated"][..]),
+        ("WIRE_PROFILE", config.wire_profile, &["mooncake", "spec"]),
+        ("CHECKSUM", config.checksum, &["xxh32", "crc32"]),
     ];
     let numbers = [
         ("NSID", config.nsid),
@@ -178,32 +209,48 @@ pub(super) unsafe fn read_config(config: *const mnkv_config) -> Result<(Config, 
         ("READ_PLAN_BATCH_SIZE", config.read_plan_batch_size),
         ("COMMAND_TIMEOUT_MS", config.command_timeout_ms),
     ];
-    let texts = texts.into_iter().map(|(name, text)| (name, text.to_owned()));
-    let numbers = numbers.into_iter().filter(|(_, number)| *number != 0);
-    let environment: HashMap<String, String> = texts
-        .chain(numbers.map(|(name, number)| (name, number.to_string())))
-        .map(|(name, value)| (format!("MOONCAKE_NVME_KV_{name}"), value))
-        .collect();
-    Ok((Config::from_environment(&environment)?, config.destination_slack))
+    let mut settings = HashMap::new();
+    let mut set = |name: &str, value: String| {
+        settings.insert(format!("MOONCAKE_NVME_KV_{name}"), value);
+    };
+    // SAFETY: the caller's promise.
+    if let Some(path) = unsafe { device_path(config.device_path)? } {
+        set("DEVICE_PATH", path.to_owned());
+    }
+    for (name, number, words) in words {
+        // The first one is the default.
+        let word = word(name, number, words)?;
+        if number != 0 {
+            set(name, word.to_owned());
+        }
+    }
+    for (name, number) in numbers {
+        if number != 0 {
+            set(name, number.to_string());
+        }
+    }
+    Ok((settings, config.destination_slack))
 }
 
 /// # Safety
 /// `path` is NULL or NUL-terminated and lives for `'a`.
-unsafe fn device_path<'a>(path: *const c_char) -> Result<&'a str> {
+unsafe fn device_path<'a>(path: *const c_char) -> Result<Option<&'a str>> {
     if path.is_null() {
-        return Err(invalid(
-            "mnkv_config.device_path is NULL; name the namespace, e.g. /dev/ng0n1",
-        ));
+        return Ok(None);
     }
     // SAFETY: not NULL, so by the caller's promise NUL-terminated.
     let path = unsafe { CStr::from_ptr(path) };
-    path.to_str().map_err(|_| invalid(format!("mnkv_config.device_path {path:?} is not UTF-8")))
+    let text = path.to_str();
+    let text =
+        text.map_err(|_| invalid(format!("mnkv_config.device_path {path:?} is not UTF-8")))?;
+    Ok(Some(text))
 }
 
 fn word<'w>(field: &str, number: u32, words: &[&'w str]) -> Result<&'w str> {
     words.get(number as usize).copied().ok_or_else(|| {
         invalid(format!(
-            "mnkv_config.{field} is {number}; it is 0 to {} for {}",
+            "mnkv_config.{} is {number}; it is 0 to {} for {}",
+            field.to_lowercase(),
             words.len() - 1,
             words.join(", ")
         ))

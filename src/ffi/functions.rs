@@ -119,6 +119,20 @@ pub struct mnkv_functions {
     /// `mnkv_device_last_error`.
     pub device_last_error:
         unsafe extern "C" fn(device: *const mnkv_device, buffer: *mut c_char, size: usize) -> usize,
+    /// `mnkv_backend_open_from_environment_and_config`.
+    pub backend_open_from_environment_and_config: unsafe extern "C" fn(
+        config: *const mnkv_config,
+        out: *mut *mut mnkv_backend,
+    ) -> mnkv_status_t,
+    /// `mnkv_backend_register_memory`.
+    pub backend_register_memory: unsafe extern "C" fn(
+        backend: *mut mnkv_backend,
+        start: *mut c_void,
+        size: usize,
+    ) -> mnkv_status_t,
+    /// `mnkv_backend_unregister_memory`.
+    pub backend_unregister_memory:
+        unsafe extern "C" fn(backend: *mut mnkv_backend, start: *mut c_void) -> mnkv_status_t,
 }
 
 static FUNCTIONS: mnkv_functions = mnkv_functions {
@@ -147,6 +161,9 @@ static FUNCTIONS: mnkv_functions = mnkv_functions {
     device_list: mnkv_device_list,
     device_identify: mnkv_device_identify,
     device_last_error: mnkv_device_last_error,
+    backend_open_from_environment_and_config: mnkv_backend_open_from_environment_and_config,
+    backend_register_memory: mnkv_backend_register_memory,
+    backend_unregister_memory: mnkv_backend_unregister_memory,
 };
 
 /// The function table of the library; never NULL, valid for the life of the process. Thread-safe.
