@@ -299,7 +299,7 @@ fn a_large_batch_is_stored_by_several_lanes_and_told_in_parts() {
     offload(&device, &items);
     let values: usize = items.iter().map(|item| rig.values_of(&item.key, item.payload.len())).sum();
     assert_eq!(rig.value_count(), values);
-    assert_eq!(device.backend.known_objects(), items.len());
+    assert_eq!(device.backend.usage().objects, items.len() as u64);
     for device in [&device, &rig.open()] {
         let mut memory: Vec<Vec<u8>> =
             items.iter().map(|item| vec![0; item.payload.len()]).collect();

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::index::{Fingerprint, Index};
+use super::index::{Fingerprint, Footprint, Index};
 use super::key_table::KeyTable;
 use super::manifest_cache::ManifestCache;
+use super::quota::Quota;
+use super::sweep::Claims;
+use crate::config::LifecycleConfig;
 use crate::device::Executor;
 use crate::layout::{ChecksumKind, KeyCodec, Limits, ObjectKeys, PhysicalKey, Slot};
 
@@ -34,6 +37,9 @@ pub(super) struct Core {
     pub(super) table: KeyTable,
     pub(super) index: Index,
     pub(super) manifests: ManifestCache,
+    pub(super) quota: Quota,
+    pub(super) lifecycle: LifecycleConfig,
+    pub(super) claims: Claims,
     /// The device has answered that it does not implement Exist.
     pub(super) no_exist: AtomicBool,
 }
@@ -45,8 +51,11 @@ impl Core {
         checksum: ChecksumKind,
         clock: Clock,
         settle: Duration,
+        lifecycle: LifecycleConfig,
     ) -> Self {
         Core {
+            quota: Quota::new(&lifecycle, executor.capabilities()),
+            lifecycle,
             executor,
             codec,
             checksum,
@@ -55,12 +64,28 @@ impl Core {
             table: KeyTable::new(),
             index: Index::new(),
             manifests: ManifestCache::new(MANIFEST_CACHE_BYTES),
+            claims: Claims::default(),
             no_exist: AtomicBool::new(false),
         }
     }
 
     pub(super) fn limits(&self) -> Limits {
         Limits { max_value_size: self.executor.capabilities().max_value_size }
+    }
+
+    /// What an object takes on the device, given the length of its root value and, if it is
+    /// chunked, its size and chunk size.
+    pub(super) fn footprint(&self, root_value_len: u64, shape: Option<(u32, u32)>) -> Footprint {
+        let capabilities = self.executor.capabilities();
+        let stored = |len: u64| u64::from(capabilities.stored_len(len.min(u32::MAX.into()) as u32));
+        let root = stored(root_value_len);
+        let Some((size, chunk_size)) = shape.filter(|(size, chunk)| *size > 0 && *chunk > 0) else {
+            return Footprint { values: 1, bytes: root };
+        };
+        let chunks = size.div_ceil(chunk_size);
+        let last = size - (chunks - 1) * chunk_size;
+        let full = u64::from(chunks - 1) * stored(chunk_size.into());
+        Footprint { values: chunks + 1, bytes: root + full + stored(last.into()) }
     }
 
     /// The keys of a logical key.

@@ -139,6 +139,15 @@ impl KeyTable {
         Shared { table: self, key }
     }
 
+    /// Holds `key` if nobody else does or waits to.
+    pub(super) fn try_exclusive(&self, key: PhysicalKey) -> Option<Exclusive<'_>> {
+        self.with(&key, |entry| {
+            let free = entry.waiting.is_empty() && entry.admits(Mode::Exclusive);
+            free.then(|| entry.admit(Mode::Exclusive))
+        })?;
+        Some(Exclusive { table: self, key })
+    }
+
     async fn acquire(&self, key: PhysicalKey, mode: Mode) {
         let mut place = Place { table: self, key, ticket: None };
         poll_fn(|context| {
@@ -247,6 +256,16 @@ impl Exclusive<'_> {
     /// Quarantines a slot.
     pub(super) fn quarantine(&self, quarantine: Quarantine) {
         self.table.with(&self.key, |entry| entry.quarantine.push(quarantine));
+    }
+
+    /// A command of unknown outcome may still change some slot of the key.
+    pub(super) fn is_quarantined(&self) -> bool {
+        self.table.with(&self.key, |entry| !entry.quarantine.is_empty())
+    }
+
+    /// The quarantines of the key that have not been reviewed away.
+    pub(super) fn quarantines(&self) -> Vec<Quarantine> {
+        self.table.with(&self.key, |entry| entry.quarantine.clone())
     }
 
     /// The quarantines of the key, expired ones included, which are forgotten by this call.

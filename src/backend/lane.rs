@@ -17,6 +17,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::device::{Completion, Executor, Operation, Request, Stream};
 
+/// Operations of one lane under way at most, whatever the queue depth.
+pub(super) const OPERATIONS_PER_LANE: usize = 256;
+
 /// An operation on one object.
 pub(super) type Task<'f> = Pin<Box<dyn Future<Output = ()> + 'f>>;
 
@@ -165,6 +168,28 @@ pub(super) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Out
         }
     })
     .await
+}
+
+/// Does `operation` with every item, many at a time, on the calling thread. The results come in
+/// the order in which the operations end.
+pub(super) fn each<'a, T, R>(
+    executor: &dyn Executor,
+    items: impl IntoIterator<Item = T>,
+    operation: impl AsyncFn(&Lane<'a>, T) -> R,
+) -> Vec<R> {
+    let lane = Lane::new();
+    let results = RefCell::new(Vec::new());
+    let mut items = items.into_iter();
+    let depth = executor.capabilities().queue_depth.max(1) as usize;
+    drive(executor, &lane, depth.min(OPERATIONS_PER_LANE), &mut || -> Option<Task<'_>> {
+        let item = items.next()?;
+        let (lane, results, operation) = (&lane, &results, &operation);
+        Some(Box::pin(async move {
+            let result = operation(lane, item).await;
+            results.borrow_mut().push(result);
+        }))
+    });
+    results.take()
 }
 
 /// Drives the operations that `source` yields, at most `limit` at a time, until all are done.

@@ -1,10 +1,8 @@
 //! Loading a batch.
 
-use std::cell::RefCell;
 use std::sync::Mutex;
 
-use super::lane::{Lane, Task, drive};
-use super::offload::OPERATIONS_PER_LANE;
+use super::lane::each;
 use super::{Backend, unfinished};
 use crate::device::Destination;
 use crate::error::Result;
@@ -72,25 +70,13 @@ impl Backend {
         &self,
         queue: &Mutex<impl Iterator<Item = (usize, ObjectToLoad<'a>)>>,
     ) -> Vec<(usize, Result<()>)> {
-        let core = &self.core;
-        let lane = Lane::new();
-        let arrived = RefCell::new(Vec::new());
-        let depth = core.executor.capabilities().queue_depth.max(1) as usize;
-        drive(
-            &*core.executor,
-            &lane,
-            depth.min(OPERATIONS_PER_LANE),
-            &mut || -> Option<Task<'_>> {
-                let next = queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
-                let (index, ObjectToLoad { key, destination }) = next?;
-                let (lane, arrived) = (&lane, &arrived);
-                Some(Box::pin(async move {
-                    let object = core.object(key);
-                    let result = core.read(lane, &object, destination).await;
-                    arrived.borrow_mut().push((index, result));
-                }))
-            },
-        );
-        arrived.take()
+        let items = std::iter::from_fn(|| {
+            queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next()
+        });
+        each(&*self.core.executor, items, async |lane, (index, object)| {
+            let ObjectToLoad { key, destination } = object;
+            let object = self.core.object(key);
+            (index, self.core.read(lane, &object, destination).await)
+        })
     }
 }

@@ -33,6 +33,11 @@ impl CachedManifest {
         }
     }
 
+    /// Size and chunk size of the object.
+    pub(super) fn shape(&self) -> (u32, u32) {
+        (self.root.size, self.chunk_size)
+    }
+
     /// Memory that keeping it costs, bytes: its own and that of the two maps, roughly.
     fn cost(&self) -> usize {
         self.sums.len() * size_of::<u32>() + 160

@@ -11,15 +11,22 @@
 
 mod chunks;
 mod core;
+mod deletion;
+mod evict;
 mod index;
 mod key_table;
 mod lane;
+mod listing;
 mod load;
 mod manifest_cache;
 mod offload;
+mod quota;
 mod read;
+mod remove;
 mod roots;
+mod scan;
 mod sums;
+mod sweep;
 mod write;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -28,14 +35,18 @@ use std::time::Duration;
 use nvme_kv_command_set::parse_list;
 
 use self::core::{Clock, Core, system_clock};
-use crate::config::{Config, IoConcurrency};
-use crate::device::{Capabilities, Connector};
+use crate::config::{Access, Config, EvictionPolicy, IoConcurrency};
+use crate::device::{Capabilities, Connector, Ownership};
 use crate::error::{Error, ErrorCode, Result};
 use crate::layout::{KeyCodec, XxhKeyCodec};
 use crate::log;
 
+pub use evict::OnEvicted;
+pub use index::Usage;
 pub use load::ObjectToLoad;
-pub use offload::{ObjectToStore, OffloadReport};
+pub use offload::{Handlers, ObjectToStore, OffloadReport};
+pub use scan::{ScanReport, ScannedObject};
+pub use sweep::SweepReport;
 pub use write::Stored;
 
 /// A storage backend over one namespace. Thread-safe: every method may be called from many
@@ -45,6 +56,10 @@ pub struct Backend {
     io: IoConcurrency,
     read_plan_batch_size: u32,
     calls: Calls,
+    /// The last scan ran to its end and has not been reset.
+    scan_done: Mutex<bool>,
+    /// Given back by [`Backend::close`].
+    ownership: Mutex<Option<Ownership>>,
 }
 
 impl std::fmt::Debug for Backend {
@@ -78,15 +93,23 @@ impl std::fmt::Debug for Parts {
 }
 
 impl Backend {
-    /// Opens the configured namespace.
+    /// Opens the configured namespace and, unless configured otherwise, takes its ownership.
     ///
     /// # Errors
-    /// As [`Connector::open`].
+    /// As [`Connector::open`] and [`Connector::own`].
     pub fn open(config: &Config) -> Result<Backend> {
-        Ok(Backend::with_parts(config, &Connector::open(&config.connector)?, Parts::default()))
+        let connector = Connector::open(&config.connector)?;
+        let ownership = match config.lifecycle.access {
+            Access::Exclusive => Some(connector.own(&config.connector)?),
+            Access::ReadOnly | Access::Shared => None,
+        };
+        let mut backend = Backend::with_parts(config, &connector, Parts::default());
+        backend.ownership = Mutex::new(ownership);
+        Ok(backend)
     }
 
-    /// A backend over an open connector and replaced parts.
+    /// A backend over an open connector and replaced parts. It owns nothing: whoever opened the
+    /// connector keeps others away.
     pub fn with_parts(config: &Config, connector: &Connector, parts: Parts) -> Backend {
         let Parts { codec, clock } = parts;
         let clock: Clock = clock;
@@ -94,7 +117,7 @@ impl Backend {
         // A command that was given up after its timeout is aborted with its connection; it gets
         // the same time again to be executed late.
         let settle = config.connector.command_timeout;
-        let core = Core::new(executor, codec, config.checksum, clock, settle);
+        let core = Core::new(executor, codec, config.checksum, clock, settle, config.lifecycle);
         if holds_no_keys(&core) {
             core.index.set_complete();
         }
@@ -104,15 +127,25 @@ impl Backend {
             io: config.io,
             read_plan_batch_size: config.read_plan_batch_size,
             calls: Calls::default(),
+            scan_done: Mutex::new(false),
+            ownership: Mutex::new(None),
         }
     }
 
-    /// Whether the device still takes objects: false only when it says itself that it is full.
+    /// Whether new objects are taken: always while eviction is on, otherwise unless a limit is
+    /// reached or the device says itself that it is full.
     ///
     /// # Errors
     /// INTERNAL_ERROR after [`Backend::close`].
     pub fn is_enabled(&self) -> Result<bool> {
         let _call = self.calls.enter()?;
+        if self.core.lifecycle.eviction != EvictionPolicy::None {
+            return Ok(true);
+        }
+        let one = Usage { objects: 1, values: 1, bytes: 1 };
+        if self.core.quota.missing(&self.core.index, one) != Usage::default() {
+            return Ok(false);
+        }
         // A device that cannot be asked is not proven full.
         let full = self.core.executor.identify().is_ok_and(|namespace| {
             namespace.size_bytes > 0 && namespace.used_bytes >= namespace.size_bytes
@@ -152,14 +185,10 @@ impl Backend {
     pub fn exists(&self, key: &[u8]) -> Result<bool> {
         let _call = self.calls.enter()?;
         let object = self.core.object(key);
-        let answer = std::cell::RefCell::new(None);
-        let lane = lane::Lane::new();
-        let mut task: Option<lane::Task<'_>> = Some(Box::pin(async {
-            *answer.borrow_mut() = Some(self.core.exists(&lane, &object).await);
-        }));
-        lane::drive(&*self.core.executor, &lane, 1, &mut || task.take());
-        drop(task);
-        answer.take().unwrap_or_else(|| Err(unfinished()))
+        let answer = lane::each(&*self.core.executor, [&object], async |lane, object| {
+            self.core.exists(lane, object).await
+        });
+        answer.into_iter().next().unwrap_or_else(|| Err(unfinished()))
     }
 
     /// What the device can do.
@@ -167,9 +196,9 @@ impl Backend {
         self.core.executor.capabilities()
     }
 
-    /// Objects known to be stored.
-    pub fn known_objects(&self) -> usize {
-        self.core.index.len()
+    /// What the known objects take on the device.
+    pub fn usage(&self) -> Usage {
+        self.core.index.usage()
     }
 
     /// Whether every object of the device is in the index, so that a miss costs no command.
@@ -177,9 +206,23 @@ impl Backend {
         self.core.index.is_complete()
     }
 
-    /// Waits for calls in flight and refuses later ones. A second close does nothing.
+    /// Waits for calls in flight, refuses later ones and gives the ownership back. A second close
+    /// does nothing.
     pub fn close(&self) {
         self.calls.close();
+        *self.ownership.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+    }
+
+    /// Begins a call that changes the device.
+    fn enter_to_change(&self) -> Result<Call<'_>> {
+        let call = self.calls.enter()?;
+        match self.core.lifecycle.access {
+            Access::Exclusive | Access::Shared => Ok(call),
+            Access::ReadOnly => Err(Error::new(
+                ErrorCode::NotSupported,
+                "the namespace was opened with MOONCAKE_NVME_KV_ACCESS=read_only",
+            )),
+        }
     }
 }
 

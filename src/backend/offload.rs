@@ -7,12 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use super::core::Core;
-use super::lane::{Lane, Task, drive};
-use super::write::Stored;
+use super::evict::OnEvicted;
+use super::index::{Fingerprint, Usage};
+use super::lane::{Lane, OPERATIONS_PER_LANE, Task, drive};
+use super::quota::growth;
+use super::write::{Refused, Stored};
 use super::{Backend, unfinished};
+use crate::config::EvictionPolicy;
 use crate::device::Payload;
 use crate::error::{Error, ErrorCode, Result};
-use crate::layout::{WritePlan, write_plan};
+use crate::layout::{WritePlan, read_plan, write_plan};
+use crate::log;
 
 /// An object to be stored: a key of any bytes, and its payload in any number of slices, which are
 /// read while the call lasts and never after.
@@ -38,40 +43,140 @@ const BYTES_PER_LANE: u64 = 8 << 20;
 const OBJECTS_PER_LANE: usize = 128;
 /// Up to this many objects are reported in one call of the callback.
 const SUB_BATCH: usize = 256;
-/// Operations of one lane under way at most, whatever the queue depth.
-pub(super) const OPERATIONS_PER_LANE: usize = 256;
+/// A batch is stored in windows of at most this much; room is made before each.
+const WINDOW_BYTES: u64 = 256 << 20;
+const WINDOW_OBJECTS: usize = 4096;
+/// How often objects that met a full device are tried again after an eviction.
+const FULL_RETRIES: usize = 3;
+
+/// Who is told what during an offload. Both are called on the calling thread with no key held by
+/// the offload, so that they may call back into the backend; the evicted keys themselves must
+/// not be offloaded or removed by `on_evicted`.
+pub struct Handlers<'h> {
+    /// Gets the positions of objects that can be read from now on. If it fails, no further object
+    /// is begun.
+    pub on_stored: &'h mut dyn FnMut(&[usize]) -> Result<()>,
+    /// Gets the keys of objects before they are evicted; an error keeps them.
+    pub on_evicted: OnEvicted<'h>,
+}
 
 impl Backend {
-    /// Stores a batch of objects. When it returns, every object has exactly one result.
-    ///
-    /// `on_stored` gets the positions of objects that can be read from now on: several times in a
-    /// large batch, always on the calling thread and with no key held, so that it may call back
-    /// into the backend. If it fails, no further object is begun.
-    ///
-    /// A key may occur several times; its objects are stored in the order of the batch.
+    /// [`Backend::offload_with`], for callers that need not know what is evicted.
     ///
     /// # Errors
-    /// INVALID_KEY for an empty batch, INTERNAL_ERROR after [`Backend::close`]. What happens to
-    /// single objects is in their results.
+    /// As there.
     pub fn offload(
         &self,
         objects: &[ObjectToStore<'_>],
         on_stored: &mut dyn FnMut(&[usize]) -> Result<()>,
     ) -> Result<OffloadReport> {
-        let _call = self.calls.enter()?;
+        self.offload_with(objects, Handlers { on_stored, on_evicted: &mut |_| Ok(()) })
+    }
+
+    /// Stores a batch of objects. When it returns, every object has exactly one result.
+    ///
+    /// What is stored is reported several times in a large batch. A key may occur several times;
+    /// its objects are stored in the order of the batch. When a limit or the device's capacity is
+    /// reached, older objects are evicted if the policy allows it.
+    ///
+    /// # Errors
+    /// INVALID_KEY for an empty batch, INTERNAL_ERROR after [`Backend::close`]. What happens to
+    /// single objects is in their results; KEYS_ULTRA_LIMIT is among them only without eviction.
+    pub fn offload_with(
+        &self,
+        objects: &[ObjectToStore<'_>],
+        mut handlers: Handlers<'_>,
+    ) -> Result<OffloadReport> {
+        let _call = self.enter_to_change()?;
         if objects.is_empty() {
             return Err(Error::new(ErrorCode::InvalidKey, "the batch holds no object"));
         }
-        let batch = Batch::new(&self.core, objects);
+        let mut reports = Reports::new(objects.len());
+        let mut begin = 0;
+        while begin < objects.len() {
+            let end = begin + window(&objects[begin..]);
+            self.offload_window(objects, (begin..end).collect(), &mut reports, &mut handlers);
+            begin = end;
+        }
+        Ok(reports.finish(self.core.lifecycle.eviction))
+    }
+
+    /// Stores the objects at `positions`, making room before and, when the device is fuller than
+    /// was thought, in between.
+    fn offload_window(
+        &self,
+        objects: &[ObjectToStore<'_>],
+        mut positions: Vec<usize>,
+        reports: &mut Reports,
+        handlers: &mut Handlers<'_>,
+    ) {
+        let evicting = self.core.lifecycle.eviction != EvictionPolicy::None;
+        if evicting {
+            let more = self.growth(objects, &positions);
+            if let Err(error) = self.make_room(more, handlers.on_evicted) {
+                // Objects that find no room fail for themselves.
+                log::warning!("no room could be made: {error}");
+            }
+        }
+        for retry in 0.. {
+            self.store_all(objects, &positions, reports, handlers.on_stored);
+            // Those that met a full device, in the order of the batch.
+            positions = std::mem::take(&mut reports.full);
+            positions.sort_unstable();
+            if positions.is_empty() || !evicting || retry == FULL_RETRIES {
+                return;
+            }
+            let more = self.growth(objects, &positions);
+            let evicted =
+                self.complete_index().and_then(|()| self.evict(more, handlers.on_evicted));
+            match evicted {
+                Ok(evicted) if !evicted.is_empty() => {}
+                Ok(_) => return,
+                Err(error) => {
+                    log::warning!("no room could be made: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What storing these objects adds at most.
+    fn growth(&self, objects: &[ObjectToStore<'_>], positions: &[usize]) -> Usage {
+        let core = &self.core;
+        let mut more = Usage::default();
+        for &position in positions {
+            let ObjectToStore { key, slices } = objects[position];
+            let len = Payload::new(slices).len();
+            let Ok(plan) = read_plan(key.len(), len, core.limits()) else { continue };
+            let shape = match plan.shape {
+                WritePlan::Inline => None,
+                WritePlan::Chunked { chunk_size, .. } => Some((len as u32, chunk_size)),
+            };
+            let new = core.footprint(plan.root_value_len.into(), shape);
+            let growth = growth(new, core.index.footprint(&core.object(key).fingerprint));
+            more.objects += growth.objects;
+            more.values += growth.values;
+            more.bytes += growth.bytes;
+        }
+        more
+    }
+
+    /// Stores the objects at `positions` on as many lanes as they are worth.
+    fn store_all(
+        &self,
+        objects: &[ObjectToStore<'_>],
+        positions: &[usize],
+        reports: &mut Reports,
+        on_stored: &mut dyn FnMut(&[usize]) -> Result<()>,
+    ) {
+        let batch = Batch::new(&self.core, objects, positions, reports.callback_error.is_some());
         let (chunk_lanes, root_lanes) = self.write_lanes(&batch);
         if chunk_lanes + root_lanes <= 1 {
-            let mut reports = Reports::new(objects.len());
-            let arrived = RefCell::new(Vec::with_capacity(objects.len()));
-            batch.run_lane(&self.core, LaneKind::Chunk, &|index, result| {
-                arrived.borrow_mut().push((index, result));
+            let arrived = RefCell::new(Vec::with_capacity(positions.len()));
+            batch.run_lane(&self.core, LaneKind::Chunk, &|outcome| {
+                arrived.borrow_mut().push(outcome);
             });
-            reports.take(arrived.take(), &batch, on_stored);
-            return Ok(reports.finish());
+            return reports.take(&self.core, arrived.take(), &batch, on_stored);
         }
         std::thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
@@ -80,21 +185,19 @@ impl Backend {
             for kind in kinds {
                 let (sender, batch, core) = (sender.clone(), &batch, &self.core);
                 scope.spawn(move || {
-                    batch.run_lane(core, kind, &|index, result| {
+                    batch.run_lane(core, kind, &|outcome| {
                         // The receiver outlives the lanes.
-                        let _ = sender.send((index, result));
+                        let _ = sender.send(outcome);
                     });
                 });
             }
             drop(sender);
-            let mut reports = Reports::new(objects.len());
             while let Ok(first) = receiver.recv() {
                 let mut arrived = vec![first];
                 arrived.extend(receiver.try_iter().take(SUB_BATCH - 1));
-                reports.take(arrived, &batch, on_stored);
+                reports.take(&self.core, arrived, &batch, on_stored);
             }
-            Ok(reports.finish())
-        })
+        });
     }
 
     /// How many lanes of each kind a batch gets: what it is worth, within the configured
@@ -111,6 +214,25 @@ impl Backend {
     }
 }
 
+/// How many of the first objects make a window.
+fn window(objects: &[ObjectToStore<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = objects.iter().take(WINDOW_OBJECTS).take_while(|object| {
+        bytes += Payload::new(object.slices).len();
+        bytes <= WINDOW_BYTES
+    });
+    fits.count().max(1)
+}
+
+/// The end of one object's operation.
+struct Outcome {
+    position: usize,
+    fingerprint: Fingerprint,
+    result: Result<Stored>,
+    /// It failed because the device or a limit is full.
+    full: bool,
+}
+
 /// What a lane takes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LaneKind {
@@ -124,7 +246,7 @@ enum LaneKind {
 struct Batch<'a> {
     objects: &'a [ObjectToStore<'a>],
     /// Position of the next object of the same key.
-    next_of_key: Vec<Option<usize>>,
+    next_of_key: HashMap<usize, usize>,
     chunked: Mutex<std::vec::IntoIter<usize>>,
     inline: Mutex<std::vec::IntoIter<usize>>,
     counts: [usize; 2],
@@ -133,16 +255,22 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(core: &Core, objects: &'a [ObjectToStore<'a>]) -> Self {
-        let mut next_of_key = vec![None; objects.len()];
-        let mut last_of_key: HashMap<&[u8], usize> = HashMap::with_capacity(objects.len());
+    fn new(
+        core: &Core,
+        objects: &'a [ObjectToStore<'a>],
+        positions: &[usize],
+        cancelled: bool,
+    ) -> Self {
+        let mut next_of_key = HashMap::new();
+        let mut last_of_key: HashMap<&[u8], usize> = HashMap::with_capacity(positions.len());
         let (mut chunked, mut inline) = (Vec::new(), Vec::new());
         let mut bytes = 0;
-        for (index, object) in objects.iter().enumerate() {
+        for &index in positions {
+            let object = &objects[index];
             let len = Payload::new(object.slices).len();
             bytes += len;
             if let Some(previous) = last_of_key.insert(object.key, index) {
-                next_of_key[previous] = Some(index);
+                next_of_key.insert(previous, index);
                 continue;
             }
             // What cannot be planned is refused by the write, like any other failure.
@@ -158,7 +286,7 @@ impl<'a> Batch<'a> {
             chunked: Mutex::new(chunked.into_iter()),
             inline: Mutex::new(inline.into_iter()),
             bytes,
-            cancelled: AtomicBool::new(false),
+            cancelled: AtomicBool::new(cancelled),
         }
     }
 
@@ -185,7 +313,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Stores objects until none is left; `report` is called once for each.
-    fn run_lane(&self, core: &Core, kind: LaneKind, report: &dyn Fn(usize, Result<Stored>)) {
+    fn run_lane(&self, core: &Core, kind: LaneKind, report: &dyn Fn(Outcome)) {
         let lane = Lane::new();
         let depth = core.executor.capabilities().queue_depth.max(1) as usize;
         drive(
@@ -197,37 +325,51 @@ impl<'a> Batch<'a> {
                 let lane = &lane;
                 Some(Box::pin(async move {
                     let mut next = Some(head);
-                    while let Some(index) = next {
-                        self.store_one(core, lane, index, report).await;
-                        next = self.next_of_key[index];
+                    let mut full = None;
+                    while let Some(position) = next {
+                        next = self.next_of_key.get(&position).copied();
+                        full = self.store_one(core, lane, position, full, report).await;
                     }
                 }))
             },
         );
     }
 
+    /// Stores one object. `full` is how an earlier object of the same key met a full device: this
+    /// one then waits its turn, so that the order of the batch is kept when they are tried again.
     async fn store_one(
         &self,
         core: &Core,
         lane: &Lane<'a>,
-        index: usize,
-        report: &dyn Fn(usize, Result<Stored>),
-    ) {
-        let ObjectToStore { key, slices } = self.objects[index];
+        position: usize,
+        full: Option<Error>,
+        report: &dyn Fn(Outcome),
+    ) -> Option<Error> {
+        let ObjectToStore { key, slices } = self.objects[position];
         let object = core.object(key);
+        let fingerprint = object.fingerprint;
+        let end = |result, full| report(Outcome { position, fingerprint, result, full });
+        if let Some(error) = full {
+            end(Err(error.clone()), true);
+            return Some(error);
+        }
         if self.cancelled.load(Ordering::Relaxed) {
             let message = format!("{object}: not stored, because the completion callback failed");
-            report(index, Err(Error::new(ErrorCode::InvalidRead, message)));
-            return;
+            end(Err(Error::new(ErrorCode::InvalidRead, message)), false);
+            return None;
         }
         match core.write(lane, &object, Payload::new(slices)).await {
             Ok(written) => {
-                report(index, Ok(written.stored));
+                end(Ok(written.stored), false);
                 if let Some(leftovers) = written.leftovers {
                     core.clear(lane, &object, leftovers).await;
                 }
+                None
             }
-            Err(error) => report(index, Err(error)),
+            Err(Refused { error, full }) => {
+                end(Err(error.clone()), full);
+                full.then_some(error)
+            }
         }
     }
 }
@@ -235,41 +377,58 @@ impl<'a> Batch<'a> {
 /// Results as they arrive.
 struct Reports {
     results: Vec<Option<Result<Stored>>>,
+    /// Positions of objects that met a full device or limit, in order of arrival.
+    full: Vec<usize>,
     callback_error: Option<Error>,
 }
 
 impl Reports {
     fn new(objects: usize) -> Self {
-        Reports { results: (0..objects).map(|_| None).collect(), callback_error: None }
+        let results = (0..objects).map(|_| None).collect();
+        Reports { results, full: Vec::new(), callback_error: None }
     }
 
     fn take(
         &mut self,
-        arrived: Vec<(usize, Result<Stored>)>,
+        core: &Core,
+        arrived: Vec<Outcome>,
         batch: &Batch<'_>,
         on_stored: &mut dyn FnMut(&[usize]) -> Result<()>,
     ) {
         let mut stored = Vec::with_capacity(arrived.len());
-        for (index, result) in arrived {
-            if result.is_ok() {
-                stored.push(index);
+        let mut fingerprints = Vec::with_capacity(arrived.len());
+        for Outcome { position, fingerprint, result, full } in arrived {
+            if full {
+                self.full.push(position);
             }
-            self.results[index] = Some(result);
+            if result.is_ok() {
+                stored.push(position);
+            }
+            fingerprints.push(fingerprint);
+            self.results[position] = Some(result);
         }
-        if stored.is_empty() || self.callback_error.is_some() {
-            return;
+        if !stored.is_empty() && self.callback_error.is_none() {
+            if let Err(error) = on_stored(&stored) {
+                batch.cancelled.store(true, Ordering::Relaxed);
+                self.callback_error = Some(error);
+            }
         }
-        if let Err(error) = on_stored(&stored) {
-            batch.cancelled.store(true, Ordering::Relaxed);
-            self.callback_error = Some(error);
-        }
+        // From now on they may be evicted.
+        fingerprints.iter().for_each(|fingerprint| core.index.unpin(fingerprint));
     }
 
-    fn finish(self) -> OffloadReport {
+    /// With eviction on, a full device is a passing state.
+    fn finish(self, eviction: EvictionPolicy) -> OffloadReport {
+        let soft = |error: Error| match (error.code(), eviction) {
+            (ErrorCode::KeysUltraLimit, EvictionPolicy::Fifo | EvictionPolicy::Lru) => Error::new(
+                ErrorCode::InvalidRead,
+                format!("{}; nothing could be evicted now", error.message()),
+            ),
+            _ => error,
+        };
         let results = self.results.into_iter();
-        OffloadReport {
-            results: results.map(|result| result.unwrap_or_else(|| Err(unfinished()))).collect(),
-            callback_error: self.callback_error,
-        }
+        let results =
+            results.map(|result| result.unwrap_or_else(|| Err(unfinished())).map_err(soft));
+        OffloadReport { results: results.collect(), callback_error: self.callback_error }
     }
 }

@@ -8,10 +8,11 @@ use std::cell::Cell;
 
 use super::chunks::{ChunkFailure, Shape};
 use super::core::{Core, Object};
-use super::index::{Knowledge, Root};
+use super::index::{Knowledge, Record, Root};
 use super::lane::{Lane, both};
 use super::manifest_cache::CachedManifest;
 use super::roots::{Ask, StoredRoot, Want};
+use crate::config::EvictionPolicy;
 use crate::device::Destination;
 use crate::error::{Error, ErrorCode, Result};
 use crate::layout::{
@@ -23,6 +24,8 @@ use crate::log;
 enum Failure {
     /// No slot holds a root of the key.
     Absent(Error),
+    /// The object is being removed: for readers it is gone.
+    Hidden(Error),
     /// The stored object cannot be delivered whole.
     Damaged(Error),
     /// The stored object has another size.
@@ -35,6 +38,7 @@ impl Failure {
     fn into_error(self) -> Error {
         match self {
             Failure::Absent(error)
+            | Failure::Hidden(error)
             | Failure::Damaged(error)
             | Failure::OtherSize(error)
             | Failure::Device(error) => error,
@@ -45,8 +49,8 @@ impl Failure {
 /// What an attempt learned of the key.
 #[derive(Default)]
 struct Learned {
-    /// The visible root, and whether it is the only one.
-    root: Option<(Root, bool)>,
+    /// The visible version.
+    record: Option<Record>,
     manifest: Option<CachedManifest>,
     /// The device does not hold what the index says.
     contradicted: bool,
@@ -56,6 +60,8 @@ struct Learned {
 enum Presence {
     Present,
     Absent,
+    /// Being removed.
+    Hidden,
 }
 
 impl Core {
@@ -89,9 +95,10 @@ impl Core {
             match result {
                 Ok(()) if pin.unchanged() => {
                     pin.if_undisturbed(|| self.learn(object, learned));
+                    self.used(object);
                     return Ok(());
                 }
-                Err(Failure::Device(error)) => return Err(error),
+                Err(Failure::Device(error) | Failure::Hidden(error)) => return Err(error),
                 Err(failure) if pin.if_undisturbed(|| self.note(object, &failure, &learned)) => {
                     return Err(failure.into_error());
                 }
@@ -103,6 +110,7 @@ impl Core {
         match result {
             Ok(()) => {
                 self.learn(object, learned);
+                self.used(object);
                 Ok(())
             }
             Err(failure) => {
@@ -122,6 +130,7 @@ impl Core {
                     pin.if_undisturbed(|| self.learn(object, learned));
                     return Ok(true);
                 }
+                Presence::Hidden => return Ok(false),
                 Presence::Absent if pin.if_undisturbed(|| ()) => return Ok(false),
                 Presence::Present | Presence::Absent => {}
             }
@@ -142,6 +151,7 @@ impl Core {
                 return Ok((Presence::Present, Learned::default()));
             }
             Knowledge::Absent => return Ok((Presence::Absent, Learned::default())),
+            Knowledge::Hidden => return Ok((Presence::Hidden, Learned::default())),
             Knowledge::Unknown | Knowledge::Damaged => {}
         }
         let first = Ask::Root { guess: 0, want: Want::Prefix };
@@ -155,20 +165,35 @@ impl Core {
         }
         match (found.roots.first(), found.unreadable) {
             (Some(root), _) => {
-                let size = self.logical_size(root);
-                let root = size.map(|size| (Root { slot: root.slot, size }, only));
-                Ok((Presence::Present, Learned { root, ..Learned::default() }))
+                let record = root.shape().map(|shape| self.record(object, root, shape, only));
+                Ok((Presence::Present, Learned { record, ..Learned::default() }))
             }
             (None, Some((slot, error))) => Err(unreadable_root(object, slot, &error)),
             (None, None) => Ok((Presence::Absent, Learned::default())),
         }
     }
 
-    /// The size of the object whose root was fetched, if enough of it was.
-    fn logical_size(&self, root: &StoredRoot) -> Option<u32> {
-        match root.header.kind {
-            ObjectKind::Inline => Some(root.header.payload_size),
-            ObjectKind::Manifest => Some(Manifest::parse(root.payload().ok()?).ok()?.logical_size),
+    /// What the index keeps of a version whose root was fetched.
+    pub(super) fn record(
+        &self,
+        object: &Object<'_>,
+        root: &StoredRoot,
+        shape: (u32, Option<u32>),
+        only: bool,
+    ) -> Record {
+        let (size, chunk_size) = shape;
+        Record {
+            root: Root { slot: root.slot, size },
+            key: object.keys.root(root.slot),
+            footprint: self.footprint(root.value_len, chunk_size.map(|chunk| (size, chunk))),
+            only,
+        }
+    }
+
+    /// A load is a use, which postpones eviction.
+    fn used(&self, object: &Object<'_>) {
+        if self.lifecycle.eviction == EvictionPolicy::Lru {
+            self.index.touch(&object.fingerprint);
         }
     }
 
@@ -177,8 +202,8 @@ impl Core {
         if learned.contradicted {
             self.index.distrust(object.fingerprint);
         }
-        if let Some((root, only)) = learned.root {
-            self.index.learn(object.fingerprint, root, only);
+        if let Some(record) = learned.record {
+            self.index.learn(object.fingerprint, &record);
         }
         if let Some(manifest) = learned.manifest {
             self.manifests.put(object.fingerprint, manifest);
@@ -192,11 +217,11 @@ impl Core {
                 log::warning!("{error}");
                 self.index.set_damaged(object.fingerprint);
             }
-            Failure::Absent(_) => self.index.remove(&object.fingerprint),
+            Failure::Absent(_) => self.index.forget(&object.fingerprint),
             Failure::OtherSize(_) if learned.contradicted => {
                 self.index.distrust(object.fingerprint);
             }
-            Failure::OtherSize(_) | Failure::Device(_) => return,
+            Failure::Hidden(_) | Failure::OtherSize(_) | Failure::Device(_) => return,
         }
         self.manifests.remove(&object.fingerprint);
     }
@@ -224,10 +249,11 @@ impl Core {
         let known = self.index.get(&object.fingerprint);
         let indexed = match known {
             Knowledge::Only(root) | Knowledge::Visible(root) => Some(root),
-            Knowledge::Absent | Knowledge::Unknown | Knowledge::Damaged => None,
+            Knowledge::Absent | Knowledge::Unknown | Knowledge::Damaged | Knowledge::Hidden => None,
         };
         let slot = match known {
             Knowledge::Absent => return Err(Failure::Absent(not_found(object))),
+            Knowledge::Hidden => return Err(Failure::Hidden(not_found(object))),
             Knowledge::Only(root) | Knowledge::Visible(root) => {
                 if let Some(manifest) = self.manifests.get(&object.fingerprint, size) {
                     if manifest.root == root {
@@ -287,7 +313,9 @@ impl Core {
             return Err(Failure::Damaged(vanished(object, slot)));
         };
         let payload = root.payload().map_err(|error| damaged(object, slot, &error))?;
-        learned.root = Some((Root { slot, size }, only));
+        if let Some(shape) = root.shape() {
+            learned.record = Some(self.record(object, &root, shape, only));
+        }
         if root.header.kind == ObjectKind::Inline {
             if payload.len() as u64 != u64::from(size) {
                 let stored = root.header.payload_size;

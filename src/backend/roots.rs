@@ -7,7 +7,8 @@ use super::lane::Lane;
 use crate::device::{Buffer, Completion, Direction, Operation};
 use crate::error::{Error, Result};
 use crate::layout::{
-    Header, LayoutError, Manifest, ObjectKind, Slot, parse_root_prefix, root_prefix_len,
+    HEADER_LEN, Header, LayoutError, Manifest, ObjectKind, PhysicalKey, RootPrefix, Slot,
+    parse_root_prefix, root_prefix_len,
 };
 
 /// A set of slots.
@@ -63,6 +64,18 @@ impl StoredRoot {
         parse_root_prefix(bytes)?.payload(bytes)
     }
 
+    /// The object's size, and the chunk size if it has chunks; `None` if the payload was not
+    /// fetched or is damaged.
+    pub(super) fn shape(&self) -> Option<(u32, Option<u32>)> {
+        match self.header.kind {
+            ObjectKind::Inline => Some((self.header.payload_size, None)),
+            ObjectKind::Manifest => {
+                let manifest = Manifest::parse(self.payload().ok()?).ok()?;
+                Some((manifest.logical_size, Some(manifest.chunk_size())))
+            }
+        }
+    }
+
     /// How many chunks the root's manifest lists, from the header alone; 0 for an inline object.
     pub(super) fn chunk_count(&self) -> u32 {
         match self.header.kind {
@@ -74,6 +87,28 @@ impl StoredRoot {
     /// Header and identity as they are stored.
     pub(super) fn prefix(&self) -> &[u8] {
         &self.buffer[..self.payload_offset]
+    }
+}
+
+/// The beginning of some value.
+pub(super) struct Peeked {
+    fetched: usize,
+    buffer: Buffer,
+}
+
+impl Peeked {
+    /// What a root would begin with.
+    pub(super) fn prefix(&self) -> std::result::Result<RootPrefix<'_>, LayoutError> {
+        parse_root_prefix(&self.buffer[..self.fetched])
+    }
+
+    /// The root that it is. The caller has checked that it belongs where it was found.
+    pub(super) fn into_root(self) -> std::result::Result<StoredRoot, LayoutError> {
+        let prefix = self.prefix()?;
+        let (slot, header) = (prefix.slot, prefix.header);
+        let (payload_offset, value_len) = (prefix.payload_offset, prefix.value_len());
+        let Peeked { fetched, buffer } = self;
+        Ok(StoredRoot { slot, header, payload_offset, value_len, fetched, buffer })
     }
 }
 
@@ -160,10 +195,7 @@ impl Core {
         let fetch = |slot: Slot, len: u32| {
             let capabilities = self.executor.capabilities();
             let transfer = capabilities.transfer_len(len);
-            let mut buffer = self.executor.buffers().get(transfer as usize);
-            // A device that returns nothing must not leave an older root to be read.
-            let header = buffer.len().min(64);
-            buffer[..header].fill(0);
+            let buffer = cleared(self.executor.buffers().get(transfer as usize));
             Operation::Retrieve { key: object.keys.root(slot), buffer, len }
         };
         let no_exist = self.no_exist.load(Ordering::Relaxed);
@@ -254,6 +286,43 @@ impl Core {
         }
     }
 
+    /// Reads the beginning of the value under `key`, as far as a root's header and identity go.
+    /// `None`: there is no value.
+    pub(super) async fn peek(&self, lane: &Lane<'_>, key: PhysicalKey) -> Result<Option<Peeked>> {
+        let capabilities = self.executor.capabilities();
+        let limit = capabilities.max_retrieve_size;
+        let mut len = LEAST_FETCH.min(limit);
+        loop {
+            let buffer = self.executor.buffers().get(capabilities.transfer_len(len) as usize);
+            let completion =
+                lane.run(Operation::Retrieve { key, buffer: cleared(buffer), len }).await;
+            let reported = match completion.result {
+                Ok(reply) => reply.value_len.unwrap_or(u32::MAX),
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if error.is_short_buffer() && len < limit => {
+                    len = limit;
+                    continue;
+                }
+                Err(error) => {
+                    let what = format_args!("Retrieve of a value, {key:?}");
+                    return Err(error.into_error(Direction::Read, what));
+                }
+            };
+            let Some(buffer) = completion.buffer else { return Ok(None) };
+            let peeked = Peeked { fetched: len.min(reported) as usize, buffer };
+            match peeked.prefix() {
+                Err(LayoutError::Truncated { need, .. })
+                    if need > u64::from(len)
+                        && need <= u64::from(reported)
+                        && need <= u64::from(limit) =>
+                {
+                    len = need as u32;
+                }
+                _ => return Ok(Some(peeked)),
+            }
+        }
+    }
+
     /// The whole of `root`, fetched again if only its beginning is here. `None`: it is gone.
     pub(super) async fn whole<'a>(
         &self,
@@ -268,6 +337,13 @@ impl Core {
         let ask = (root.slot, Ask::Root { guess, want: Want::Whole });
         Ok(self.search(lane, object, [ask]).await?.roots.pop())
     }
+}
+
+/// A device that returns nothing must not leave an older root to be read.
+fn cleared(mut buffer: Buffer) -> Buffer {
+    let header = buffer.len().min(HEADER_LEN);
+    buffer[..header].fill(0);
+    buffer
 }
 
 enum Judged {

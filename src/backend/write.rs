@@ -5,17 +5,18 @@
 //! whoever looks, at any moment and after any crash, finds the old version whole or the new one.
 
 use super::core::{Core, Object};
-use super::index::{Knowledge, Root};
-use super::key_table::{Exclusive, Ghost, Quarantine};
+use super::deletion::Version;
+use super::index::{Knowledge, Record, Root};
+use super::key_table::{Exclusive, Ghost};
 use super::lane::{Lane, both};
 use super::manifest_cache::CachedManifest;
 use super::roots::{Ask, SlotSet, StoredRoot, Want};
 use super::sums::Sums;
-use crate::device::{CommandError, Direction, Operation, Payload, PayloadRange, Value};
+use crate::device::{Direction, Operation, Payload, PayloadRange, Value};
 use crate::error::{Error, ErrorCode, Result};
 use crate::layout::{
-    ChunkIndex, ChunkRecord, MAX_SLOTS, Manifest, ObjectKind, PhysicalKey, Slot, WritePlan,
-    root_prefix, root_prefix_len, root_value_len, write_plan,
+    ChunkIndex, ChunkRecord, MAX_SLOTS, Manifest, ObjectKind, Slot, WritePlan, root_prefix,
+    root_prefix_len, root_value_len, write_plan,
 };
 use crate::log;
 
@@ -34,12 +35,24 @@ pub(super) struct Written<'t> {
     pub(super) leftovers: Option<Leftovers<'t>>,
 }
 
+/// A write that failed.
+pub(super) struct Refused {
+    pub(super) error: Error,
+    /// The device or a limit has no room for the object: evicting others may help.
+    pub(super) full: bool,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Refused { error, full: false }
+    }
+}
+
 /// Chunks of the replaced version, deleted once no reader can be at them. The key stays held
 /// until then, so that their slot is not used before.
 pub(super) struct Leftovers<'t> {
     hold: Exclusive<'t>,
-    slot: Slot,
-    chunk_count: u32,
+    version: Version,
 }
 
 /// How often a write starts over because a root of its key appeared that nobody knew of.
@@ -63,10 +76,10 @@ struct Write<'w, 'a> {
     occupied: SlotSet,
     /// Slots where an old root may appear late.
     root_ghosts: SlotSet,
+    /// The device or a limit has no room for the new version.
+    full: bool,
     /// Slots where what is stored may be deleted late.
     doomed: SlotSet,
-    /// A command of unknown outcome may still change some slot of the key.
-    haunted: bool,
 }
 
 /// How storing at one slot ended.
@@ -90,17 +103,17 @@ impl Core {
         lane: &Lane<'a>,
         object: &Object<'a>,
         payload: Payload<'a>,
-    ) -> Result<Written<'t>> {
+    ) -> std::result::Result<Written<'t>, Refused> {
         let refused = |error: crate::layout::LayoutError| {
             Error::new(error.code(), format!("{object}: {error}"))
         };
         let plan = write_plan(object.key.len(), payload.len(), self.limits()).map_err(refused)?;
         let Some(whole) = payload.whole() else {
-            return Err(Error::new(
-                ErrorCode::InvalidParams,
-                format!("{object}: {} bytes, the largest object has {}", payload.len(), u32::MAX),
-            ));
+            let message =
+                format!("{object}: {} bytes, the largest object has {}", payload.len(), u32::MAX);
+            return Err(Error::new(ErrorCode::InvalidParams, message).into());
         };
+        let _gate = self.table.shared(Core::sweep_gate()).await;
         let hold = self.table.exclusive(object.entry).await;
         let mut write = Write {
             core: self,
@@ -113,100 +126,19 @@ impl Core {
             hold: &hold,
             occupied: SlotSet::default(),
             root_ghosts: SlotSet::default(),
+            full: false,
             doomed: SlotSet::default(),
-            haunted: false,
         };
-        let (stored, replaced) = write.run().await?;
-        let leftovers = replaced.filter(|(_, chunk_count)| *chunk_count > 0);
-        Ok(Written {
-            stored,
-            leftovers: leftovers.map(|(slot, chunk_count)| Leftovers { hold, slot, chunk_count }),
-        })
+        let done = write.run().await;
+        let (stored, replaced) = done.map_err(|error| Refused { error, full: write.full })?;
+        let leftovers = replaced.filter(|version| version.chunk_count > 0);
+        Ok(Written { stored, leftovers: leftovers.map(|version| Leftovers { hold, version }) })
     }
 
     /// Deletes the chunks of a replaced version.
-    pub(super) async fn clear<'a>(
-        &self,
-        lane: &Lane<'a>,
-        object: &Object<'_>,
-        left: Leftovers<'_>,
-    ) {
-        left.hold.old_readers_gone().await;
-        let all: Vec<u32> = (0..left.chunk_count).collect();
-        let deleted = self.delete_chunks(lane, object, left.slot, &all).await;
-        if deleted.ghost {
-            self.quarantine(&left.hold, object, left.slot, Ghost::Delete);
-        }
-        if let Some(error) = deleted.error {
-            log::warning!(
-                "{object}: chunks of the replaced version stay in slot {} as orphans: {error}",
-                left.slot.get()
-            );
-        }
+    pub(super) async fn clear(&self, lane: &Lane<'_>, object: &Object<'_>, left: Leftovers<'_>) {
+        self.delete_version_chunks(lane, &left.hold, object, left.version).await;
     }
-
-    fn quarantine(&self, hold: &Exclusive<'_>, object: &Object<'_>, slot: Slot, ghost: Ghost) {
-        let until = (self.clock)() + self.settle;
-        hold.quarantine(Quarantine { slot, ghost, until });
-        self.index.expect_hidden(&object.fingerprint);
-    }
-
-    /// Deletes one value. "Not found" is what was wanted. Without an answer it is tried once more.
-    async fn delete<'a>(&self, lane: &Lane<'a>, key: PhysicalKey) -> Deleted {
-        let mut ghost = false;
-        loop {
-            match lane.run(Operation::Delete { key }).await.result {
-                Ok(_) => return Deleted { error: None, ghost },
-                Err(error) if error.is_not_found() => return Deleted { error: None, ghost },
-                Err(error) if error.outcome_unknown() && !ghost => ghost = true,
-                Err(error) => {
-                    ghost |= error.outcome_unknown();
-                    return Deleted { error: Some(error), ghost };
-                }
-            }
-        }
-    }
-
-    /// Deletes chunks of one slot, all in flight together.
-    async fn delete_chunks<'a>(
-        &self,
-        lane: &Lane<'a>,
-        object: &Object<'_>,
-        slot: Slot,
-        indexes: &[u32],
-    ) -> Deleted {
-        let mut all = Deleted { error: None, ghost: false };
-        let mut commands = lane.commands();
-        let delete = |index: u64| Operation::Delete {
-            key: object.keys.chunk(slot, ChunkIndex(index as u32)),
-        };
-        for &index in indexes {
-            commands.submit(u64::from(index), delete(u64::from(index)));
-            lane.yield_now().await;
-        }
-        while let Some((id, completion)) = commands.next().await {
-            match completion.result {
-                Err(error) if error.is_not_found() => {}
-                Err(error) if error.outcome_unknown() && id & AGAIN == 0 => {
-                    all.ghost = true;
-                    commands.submit(id | AGAIN, delete(id));
-                }
-                Err(error) => {
-                    all.ghost |= error.outcome_unknown();
-                    all.error.get_or_insert(error);
-                }
-                Ok(_) => {}
-            }
-        }
-        all
-    }
-}
-
-/// How deleting ended.
-struct Deleted {
-    error: Option<CommandError>,
-    /// A Delete may be executed late.
-    ghost: bool,
 }
 
 /// Ids carry these bits beside a chunk index: a second try, and a comparison with what is there.
@@ -214,14 +146,16 @@ const AGAIN: u64 = 1 << 32;
 const COMPARE: u64 = 1 << 33;
 
 impl<'a> Write<'_, 'a> {
-    /// What was stored, and the slot and chunk count of the version it replaced.
-    async fn run(&mut self) -> Result<(Stored, Option<(Slot, u32)>)> {
+    /// What was stored, and the version that it replaced.
+    async fn run(&mut self) -> Result<(Stored, Option<Version>)> {
         for round in 0..ROUNDS {
             let known = self.knowledge(round);
             let mut roots = self.find_roots(known).await?;
             self.finish_deletes(&mut roots).await?;
             let hidden = roots.split_off(roots.len().min(1));
-            let old = roots.first().map(|root| (root.slot, root.chunk_count()));
+            let old = roots
+                .first()
+                .map(|root| Version { slot: root.slot, chunk_count: root.chunk_count() });
             let visible = match roots.pop() {
                 Some(root) => self.core.whole(self.lane, self.object, root).await?,
                 None => None,
@@ -231,7 +165,7 @@ impl<'a> Write<'_, 'a> {
             {
                 if let Some(manifest) = self.same(&visible).await {
                     self.purge(hidden).await?;
-                    self.publish(visible.slot, manifest);
+                    self.publish(visible.slot, visible.value_len, manifest);
                     return Ok((self.stored(true), None));
                 }
             }
@@ -241,12 +175,20 @@ impl<'a> Write<'_, 'a> {
             // Nothing is deleted for a version that cannot be stored.
             self.target()?;
             self.purge(hidden).await?;
+            let value_len = self.root_value_len();
+            let new = self.core.footprint(value_len.into(), self.plan_shape());
+            let index = &self.core.index;
+            let replaced = index.footprint(&self.object.fingerprint);
+            let promise = self.core.quota.promise(index, new, replaced);
+            self.full |= promise.is_err();
+            let promise = promise?;
             let Some(slot) = self.store().await? else { continue };
             self.hold.bump();
             let manifest = self.manifest(slot);
-            self.publish(slot, manifest);
-            if let Some((old_slot, _)) = old {
-                self.delete_old_root(old_slot).await?;
+            self.publish(slot, value_len.into(), manifest);
+            drop(promise);
+            if let Some(old) = old {
+                self.delete_old_root(old.slot).await?;
             }
             return Ok((self.stored(false), old));
         }
@@ -282,7 +224,6 @@ impl<'a> Write<'_, 'a> {
     }
 
     fn haunt(&mut self, slot: Slot, ghost: Ghost) {
-        self.haunted = true;
         match ghost {
             Ghost::RootStore => self.root_ghosts.insert(slot),
             Ghost::Delete => self.doomed.insert(slot),
@@ -294,6 +235,13 @@ impl<'a> Write<'_, 'a> {
         !self.doomed.contains(slot) && !self.root_ghosts.any_below(slot)
     }
 
+    /// Takes over what deletions have quarantined.
+    fn note_ghosts(&mut self) {
+        for mark in self.hold.quarantines() {
+            self.haunt(mark.slot, mark.ghost);
+        }
+    }
+
     fn quarantine(&mut self, slot: Slot, ghost: Ghost) {
         self.core.quarantine(self.hold, self.object, slot, ghost);
         self.haunt(slot, ghost);
@@ -302,12 +250,15 @@ impl<'a> Write<'_, 'a> {
     /// Rule 1: all roots of the key, lowest slot first. The payload is hashed meanwhile, as far as
     /// it may turn out to be stored already.
     async fn find_roots(&mut self, known: Knowledge) -> Result<Vec<StoredRoot>> {
-        let guess = root_value_len(self.plan, self.object.key.len(), self.payload.len());
+        let guess = self.root_value_len();
         let asks = match known {
             Knowledge::Absent => return Ok(Vec::new()),
             Knowledge::Only(root) => vec![(root.slot, Ask::Root { guess, want: Want::Prefix })],
             Knowledge::Visible(root) => self.core.ask_all(root.slot, guess),
-            Knowledge::Unknown | Knowledge::Damaged => self.core.ask_all(Slot::FIRST, guess),
+            // A hidden key is held by whoever hid it, so it is not hidden here.
+            Knowledge::Unknown | Knowledge::Damaged | Knowledge::Hidden => {
+                self.core.ask_all(Slot::FIRST, guess)
+            }
         };
         let only = matches!(known, Knowledge::Only(_));
         let may_be_stored = match known {
@@ -370,26 +321,14 @@ impl<'a> Write<'_, 'a> {
             self.core.index.distrust(self.object.fingerprint);
         }
         while let Some(root) = hidden.pop() {
-            let (slot, object) = (root.slot, self.object);
-            let failed = |error: CommandError| {
-                let what = format_args!("{object}: purge of slot {}", slot.get());
-                error.into_error(Direction::Write, what)
-            };
-            let deleted = self.core.delete(self.lane, self.object.keys.root(slot)).await;
-            if deleted.ghost {
-                self.quarantine(slot, Ghost::Delete);
+            let version = Version { slot: root.slot, chunk_count: root.chunk_count() };
+            let (core, lane, hold, object) = (self.core, self.lane, self.hold, self.object);
+            let deleted = core.delete_root(lane, hold, object, version.slot).await;
+            if deleted.is_ok() {
+                core.delete_version_chunks(lane, hold, object, version).await;
             }
-            if let Some(error) = deleted.error {
-                return Err(failed(error));
-            }
-            let all: Vec<u32> = (0..root.chunk_count()).collect();
-            let chunks = self.core.delete_chunks(self.lane, self.object, slot, &all).await;
-            if chunks.ghost {
-                self.quarantine(slot, Ghost::Delete);
-            }
-            if let Some(error) = chunks.error {
-                return Err(failed(error));
-            }
+            self.note_ghosts();
+            deleted?;
         }
         Ok(())
     }
@@ -467,6 +406,8 @@ impl<'a> Write<'_, 'a> {
         created: &mut Vec<u32>,
     ) -> Result<bool> {
         let ranges: Vec<PayloadRange<'a>> = self.payload.chunks(chunk_size).collect();
+        let count = ranges.len() as u32;
+        self.core.claims.announce(self.core.chunk_keys(self.object, slot, count));
         let mut commands = self.lane.commands();
         let mut conflict = false;
         let mut failure: Option<Error> = None;
@@ -514,6 +455,7 @@ impl<'a> Write<'_, 'a> {
                     commands.submit(index as u64 | AGAIN, store(index));
                 }
                 Err(error) => {
+                    self.full |= id & COMPARE == 0 && error.is_full();
                     let what =
                         format_args!("{}: chunk {index} in slot {}", self.object, slot.get());
                     failure.get_or_insert_with(|| error.into_error(Direction::Write, what));
@@ -557,6 +499,7 @@ impl<'a> Write<'_, 'a> {
                 }
                 Err(error) => {
                     ghost |= error.outcome_unknown();
+                    self.full |= error.is_full();
                     let what = format_args!("{}: root in slot {}", self.object, slot.get());
                     Err(error.into_error(Direction::Write, what))
                 }
@@ -612,7 +555,7 @@ impl<'a> Write<'_, 'a> {
     /// The root key of `slot` holds a value already: which?
     async fn judge_root(&mut self, slot: Slot) -> Result<At> {
         let expected = self.root_head(slot);
-        let guess = root_value_len(self.plan, self.object.key.len(), self.payload.len());
+        let guess = self.root_value_len();
         let ask = (slot, Ask::Root { guess, want: Want::Whole });
         let found = self.core.search(self.lane, self.object, [ask]).await?;
         let Some(root) = found.roots.first() else {
@@ -630,6 +573,7 @@ impl<'a> Write<'_, 'a> {
 
     /// Deletes what this attempt created in `slot`. What cannot be deleted stays as an orphan.
     async fn discard(&mut self, slot: Slot, created: &[u32]) {
+        let created = created.iter().copied();
         let deleted = self.core.delete_chunks(self.lane, self.object, slot, created).await;
         if deleted.ghost {
             self.quarantine(slot, Ghost::Delete);
@@ -643,14 +587,33 @@ impl<'a> Write<'_, 'a> {
         }
     }
 
-    /// Rule 5: readers find the version in `slot` from now on.
-    fn publish(&self, slot: Slot, manifest: Option<CachedManifest>) {
+    /// Rule 5: readers find the version in `slot` from now on. It may be evicted once the caller
+    /// has been told of it.
+    fn publish(&self, slot: Slot, value_len: u64, manifest: Option<CachedManifest>) {
+        let record = Record {
+            root: Root { slot, size: self.whole.len() },
+            key: self.object.keys.root(slot),
+            footprint: self.core.footprint(value_len, manifest.as_ref().map(CachedManifest::shape)),
+            only: !self.hold.is_quarantined(),
+        };
         let key = self.object.fingerprint;
         match manifest {
             Some(manifest) => self.core.manifests.put(key, manifest),
             None => self.core.manifests.remove(&key),
         }
-        self.core.index.put(key, Root { slot, size: self.whole.len() }, !self.haunted);
+        self.core.index.put(key, &record);
+    }
+
+    fn root_value_len(&self) -> u32 {
+        root_value_len(self.plan, self.object.key.len(), self.payload.len())
+    }
+
+    /// Size and chunk size of a chunked object.
+    fn plan_shape(&self) -> Option<(u32, u32)> {
+        match self.plan {
+            WritePlan::Inline => None,
+            WritePlan::Chunked { chunk_size, .. } => Some((self.whole.len(), chunk_size)),
+        }
     }
 
     fn manifest(&mut self, slot: Slot) -> Option<CachedManifest> {
@@ -661,19 +624,14 @@ impl<'a> Write<'_, 'a> {
 
     /// Rule 6.
     async fn delete_old_root(&mut self, slot: Slot) -> Result<()> {
-        let deleted = self.core.delete(self.lane, self.object.keys.root(slot)).await;
-        if deleted.ghost {
-            self.quarantine(slot, Ghost::Delete);
-        }
-        let Some(error) = deleted.error else { return Ok(()) };
-        self.core.index.distrust(self.object.fingerprint);
-        let what = format_args!(
-            "{}: the new version is stored, but the old root in slot {} could not be deleted: \
-             either version may be read until the key is written again",
-            self.object,
-            slot.get()
-        );
-        Err(error.into_error(Direction::Write, what))
+        let deleted = self.core.delete_root(self.lane, self.hold, self.object, slot).await;
+        self.note_ghosts();
+        deleted.map_err(|error| {
+            error.context(
+                "the new version is stored, but the old root is not deleted: either version may \
+                 be read until the key is written again",
+            )
+        })
     }
 }
 

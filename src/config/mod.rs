@@ -7,6 +7,7 @@
 mod connector;
 mod environment;
 mod io_concurrency;
+mod lifecycle;
 mod number;
 mod variables;
 
@@ -16,6 +17,7 @@ mod tests;
 pub use connector::{ConnectorConfig, Transport};
 pub use environment::{Environment, ProcessEnvironment};
 pub use io_concurrency::IoConcurrency;
+pub use lifecycle::{Access, EvictionPolicy, LifecycleConfig};
 
 use crate::layout::ChecksumKind;
 use crate::{Result, log};
@@ -39,6 +41,8 @@ pub struct Config {
     /// Logical objects per read planning task, 1 to 1024.
     /// `MOONCAKE_NVME_KV_READ_PLAN_BATCH_SIZE`, default 8.
     pub read_plan_batch_size: u32,
+    /// How much is kept, and what leaves when that is reached.
+    pub lifecycle: LifecycleConfig,
 }
 
 impl Config {
@@ -72,7 +76,8 @@ impl Config {
             DEFAULT_READ_PLAN_BATCH_SIZE,
             MAX_READ_PLAN_BATCH_SIZE,
         );
-        Ok(Config { connector, io, checksum, read_plan_batch_size })
+        let lifecycle = LifecycleConfig::read(variables)?;
+        Ok(Config { connector, io, checksum, read_plan_batch_size, lifecycle })
     }
 }
 
@@ -85,6 +90,7 @@ impl Default for Config {
             connector,
             checksum: ChecksumKind::default(),
             read_plan_batch_size: DEFAULT_READ_PLAN_BATCH_SIZE,
+            lifecycle: LifecycleConfig::default(),
         }
     }
 }

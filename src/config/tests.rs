@@ -8,7 +8,10 @@ use std::time::Duration;
 use nvme_kv_command_set::WireProfile;
 
 use super::variables::Variables;
-use super::{Config, ConnectorConfig, Environment, IoConcurrency, ProcessEnvironment, Transport};
+use super::{
+    Config, ConnectorConfig, Environment, IoConcurrency, LifecycleConfig, ProcessEnvironment,
+    Transport,
+};
 use crate::layout::ChecksumKind;
 use crate::{Error, ErrorCode, Result};
 
@@ -68,6 +71,7 @@ fn an_environment_with_only_a_device_path_gives_the_documented_defaults() {
         io: IoConcurrency { io: 18, max_io: 256, prepare: 12, batch_submit: 6, root_submit: 1 },
         checksum: ChecksumKind::Xxh32,
         read_plan_batch_size: 8,
+        lifecycle: LifecycleConfig::default(),
     };
     assert_eq!(accepted(&[]), expected);
     assert_eq!(expected.connector.effective_max_value_size(), 270_336);
@@ -118,6 +122,7 @@ fn every_variable_reaches_its_field() {
         io: IoConcurrency { io: 40, max_io: 48, prepare: 5, batch_submit: 30, root_submit: 4 },
         checksum: ChecksumKind::Crc32,
         read_plan_batch_size: 16,
+        lifecycle: LifecycleConfig::default(),
     };
     assert_eq!(config, expected);
 }

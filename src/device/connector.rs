@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nvme_kv_command_set::{IdentifyKvNamespace, Wire, WireProfile};
 
 use super::BufferPool;
+use super::Ownership;
 use super::executor::{Capabilities, Executor};
 use super::io_uring::{IoUringExecutor, OpenError, Room};
 use super::ioctl::IoctlExecutor;
@@ -49,6 +50,27 @@ impl Connector {
     /// A connector over an executor that was made elsewhere, such as a decorated one.
     pub fn from_executor(executor: Arc<dyn Executor>) -> Connector {
         Connector { executor }
+    }
+
+    /// Takes the ownership of the namespace, which ends when the answer is dropped.
+    ///
+    /// # Errors
+    /// FILE_LOCK_FAIL when somebody else owns it, in this process or another; the device's.
+    pub fn own(&self, config: &ConnectorConfig) -> Result<Ownership> {
+        let path = &config.device_path;
+        let namespace = self.executor.identify().map_err(|error| {
+            error.into_error(super::Direction::Read, format_args!("{path}: Identify"))
+        })?;
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let identity = if namespace.nguid != [0; 16] {
+            format!("nguid-{}-{}", hex(&namespace.nguid), config.nsid)
+        } else if namespace.eui64 != [0; 8] {
+            format!("eui64-{}-{}", hex(&namespace.eui64), config.nsid)
+        } else {
+            log::warning!("{path}: the namespace has no identifier; its path stands for it");
+            format!("path-{}", hex(path.as_bytes()))
+        };
+        Ownership::take(&identity, path)
     }
 
     /// The executor in use.
@@ -140,6 +162,11 @@ fn capabilities(
         },
         destination_alignment: 4,
         wire_profile: config.wire_profile,
+        namespace_bytes: Some(namespace.size_bytes).filter(|bytes| *bytes > 0),
+        namespace_values: namespace
+            .current()
+            .map(|format| u64::from(format.max_keys))
+            .filter(|values| *values > 0),
     })
 }
 

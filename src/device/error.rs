@@ -56,6 +56,11 @@ impl CommandError {
         self.kv() == Some(KvStatus::InvalidValueSize)
     }
 
+    /// The device has no room for a value.
+    pub fn is_full(&self) -> bool {
+        self.kv() == Some(KvStatus::CapacityExceeded) || *self == CommandError::Errno(libc::ENOSPC)
+    }
+
     /// The device does not implement the command.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, CommandError::Status(status) if *status == Status::INVALID_OPCODE)

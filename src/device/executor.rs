@@ -27,9 +27,21 @@ pub struct Capabilities {
     pub destination_alignment: u32,
     /// How keys and sizes are put into a command.
     pub wire_profile: WireProfile,
+    /// Bytes of values that the namespace holds; `None`: it does not say.
+    pub namespace_bytes: Option<u64>,
+    /// Values that the namespace holds; `None`: it does not say.
+    pub namespace_values: Option<u64>,
 }
 
 impl Capabilities {
+    /// Bytes that the device keeps for a value of `len` bytes.
+    pub fn stored_len(&self, len: u32) -> u32 {
+        match self.wire_profile {
+            WireProfile::Mooncake => self.transfer_len(len),
+            WireProfile::Spec => len,
+        }
+    }
+
     /// Bytes that move for a value of `len` bytes.
     pub fn transfer_len(&self, len: u32) -> u32 {
         len.checked_next_multiple_of(self.transfer_alignment.max(1)).unwrap_or(u32::MAX)

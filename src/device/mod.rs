@@ -21,6 +21,7 @@ mod ioctl;
 mod kernel_result;
 mod memory;
 mod node;
+mod ownership;
 mod placement;
 mod queue;
 mod statistics;
@@ -38,4 +39,5 @@ pub use executor::{
 pub use io_uring::IoUringExecutor;
 pub use ioctl::IoctlExecutor;
 pub use memory::{Destination, Payload, PayloadRange, Target, Value};
+pub use ownership::{Ownership, held_descriptors};
 pub use statistics::Statistics;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mooncake_nvme_kv::backend::{Backend, ObjectToLoad, ObjectToStore, Parts, Stored};
-use mooncake_nvme_kv::config::{Config, Transport};
+use mooncake_nvme_kv::config::{Config, EvictionPolicy, Transport};
 use mooncake_nvme_kv::device::{Connector, Destination, fault::FaultExecutor};
 use mooncake_nvme_kv::layout::{Limits, WritePlan, root_prefix_len, write_plan};
 use mooncake_nvme_kv::{Error, Result};
@@ -46,6 +46,8 @@ impl Rig {
         let mut config = Config::default();
         config.connector.device_path = path.to_string();
         config.connector.transport = Transport::Emulated;
+        // A full device is a failure like any other unless a test says otherwise.
+        config.lifecycle.eviction = EvictionPolicy::None;
         change(&mut config);
         Rig { namespace, config, parts: Parts::default(), name: path.to_string() }
     }

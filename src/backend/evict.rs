@@ -1,0 +1,173 @@
+//! Eviction: victims are hidden from new reads, the caller is told, and only then they are
+//! deleted. If the caller objects, they are shown again.
+
+use super::Backend;
+use super::core::Core;
+use super::deletion::Version;
+use super::index::{Shown, Usage, Victim};
+use super::key_table::Exclusive;
+use super::lane::{Lane, each};
+use crate::error::{Error, ErrorCode, Result};
+use crate::log;
+
+/// Is told which objects are about to be evicted; an error keeps them.
+pub type OnEvicted<'h> = &'h mut dyn FnMut(&[Vec<u8>]) -> Result<()>;
+
+/// Objects that are evicted together, at most.
+const BATCH: usize = 256;
+
+/// An object that is about to be deleted.
+struct HiddenVictim<'t> {
+    key: Vec<u8>,
+    hold: Exclusive<'t>,
+    victim: Victim,
+    shown: Shown,
+    only: Option<Version>,
+}
+
+impl Core {
+    /// Hides a victim. `None`: it is in use, has been used since it was chosen, or is gone.
+    async fn hide(&self, lane: &Lane<'_>, victim: Victim) -> Result<Option<HiddenVictim<'_>>> {
+        let peeked = self.peek(lane, victim.key).await?;
+        let key = match peeked.as_ref().map(|peeked| peeked.prefix()) {
+            Some(Ok(prefix)) => prefix.logical_key.to_vec(),
+            Some(Err(error)) => {
+                log::warning!("the root {:?} is unreadable and not evicted: {error}", victim.key);
+                self.index.remove(&victim.fingerprint);
+                return Ok(None);
+            }
+            None => {
+                self.index.remove(&victim.fingerprint);
+                return Ok(None);
+            }
+        };
+        let object = self.object(&key);
+        let Some(hold) = self.table.try_exclusive(object.entry) else { return Ok(None) };
+        if hold.is_quarantined() || !self.index.still(&victim) {
+            return Ok(None);
+        }
+        let only = self.only_version(&object);
+        let Some(shown) = self.index.hide(&victim.fingerprint) else { return Ok(None) };
+        Ok(Some(HiddenVictim { key, hold, victim, shown, only }))
+    }
+}
+
+impl Backend {
+    /// Evicts the oldest objects until `need` is freed or nothing is left to evict; returns their
+    /// keys.
+    pub(super) fn evict(&self, need: Usage, on_evicted: OnEvicted<'_>) -> Result<Vec<Vec<u8>>> {
+        let core = &self.core;
+        let before = core.index.usage();
+        let freed_enough = || {
+            let now = core.index.usage();
+            before.bytes.saturating_sub(now.bytes) >= need.bytes
+                && before.values.saturating_sub(now.values) >= need.values
+                && before.objects.saturating_sub(now.objects) >= need.objects
+        };
+        let mut evicted = Vec::new();
+        while !freed_enough() {
+            let now = core.index.usage();
+            let left = Usage {
+                objects: (now.objects + need.objects).saturating_sub(before.objects),
+                values: (now.values + need.values).saturating_sub(before.values),
+                bytes: (now.bytes + need.bytes).saturating_sub(before.bytes),
+            };
+            let victims = enough(core.index.oldest(BATCH), left);
+            let chosen = victims.len();
+            let mut hidden = Vec::with_capacity(chosen);
+            let mut failure = None;
+            for result in
+                each(&*core.executor, victims, async |lane, victim| core.hide(lane, victim).await)
+            {
+                match result {
+                    Ok(victim) => hidden.extend(victim),
+                    Err(error) => failure = Some(error),
+                }
+            }
+            if hidden.is_empty() {
+                match failure {
+                    Some(error) => return Err(error),
+                    // Entries that led nowhere have left the index; look again.
+                    None if core.index.usage() != now => continue,
+                    None => break,
+                }
+            }
+            let keys: Vec<Vec<u8>> = hidden.iter().map(|victim| victim.key.clone()).collect();
+            if let Err(error) = on_evicted(&keys) {
+                for victim in &hidden {
+                    core.index.show(&victim.victim.fingerprint, victim.shown);
+                }
+                return Err(error.context("the eviction callback keeps the objects"));
+            }
+            let results = each(&*core.executor, hidden, async |lane, victim: HiddenVictim<'_>| {
+                let object = core.object(&victim.key);
+                let destroyed = core.destroy(lane, &victim.hold, &object, victim.only).await;
+                if destroyed.is_err() {
+                    core.index.distrust(object.fingerprint);
+                }
+                destroyed
+            });
+            evicted.extend(keys);
+            for result in results {
+                result?;
+            }
+        }
+        Ok(evicted)
+    }
+
+    /// When the stored bytes are above `high` times the limit, evicts down to `low` times it; returns
+    /// the keys that left.
+    ///
+    /// # Errors
+    /// INVALID_PARAMS unless 0 <= low <= high <= 1; the callback's error, which keeps the objects
+    /// it was told of; INTERNAL_ERROR after [`Backend::close`]; otherwise the device's.
+    pub fn evict_above(
+        &self,
+        high: f64,
+        low: f64,
+        on_evicted: OnEvicted<'_>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let _call = self.enter_to_change()?;
+        if !(0.0 <= low && low <= high && high <= 1.0) {
+            return Err(Error::new(
+                ErrorCode::InvalidParams,
+                format!("watermarks high {high} and low {low}: 0 <= low <= high <= 1 is needed"),
+            ));
+        }
+        self.complete_index()?;
+        let limit = self.core.quota.limit.bytes as f64;
+        let used = self.core.index.usage().bytes;
+        if used as f64 <= limit * high {
+            return Ok(Vec::new());
+        }
+        let need = Usage { bytes: used - (limit * low) as u64, ..Usage::default() };
+        self.evict(need, on_evicted)
+    }
+
+    /// Evicts what `more` needs beyond the limits.
+    pub(super) fn make_room(&self, more: Usage, on_evicted: OnEvicted<'_>) -> Result<()> {
+        let missing = self.core.quota.missing(&self.core.index, more);
+        if missing == Usage::default() {
+            return Ok(());
+        }
+        self.complete_index()?;
+        self.evict(missing, on_evicted).map(|_| ())
+    }
+}
+
+/// The first victims that free `need`.
+fn enough(victims: Vec<Victim>, need: Usage) -> Vec<Victim> {
+    let mut freed = Usage::default();
+    victims
+        .into_iter()
+        .take_while(|victim| {
+            let go_on = freed.objects < need.objects
+                || freed.values < need.values
+                || freed.bytes < need.bytes;
+            freed.objects += 1;
+            freed.values += u64::from(victim.footprint.values);
+            freed.bytes += victim.footprint.bytes;
+            go_on
+        })
+        .collect()
+}

@@ -1,0 +1,155 @@
+//! Removing objects: hidden first, then roots, highest slot first and the visible one last, then
+//! chunks. A removed object never comes back.
+
+use super::Backend;
+use super::core::{Core, Object};
+use super::deletion::Version;
+use super::index::Knowledge;
+use super::key_table::{Exclusive, Ghost};
+use super::lane::{Lane, each};
+use super::roots::{Ask, Want};
+use crate::error::{Error, ErrorCode, Result};
+use crate::layout::Slot;
+
+/// Objects that are removed together.
+const BATCH: usize = 256;
+
+impl Core {
+    /// Deletes every version of `object`, which is hidden or held. False: there was none.
+    ///
+    /// # Errors
+    /// The device's; the object may then be stored or not, and the index asks the device.
+    pub(super) async fn destroy(
+        &self,
+        lane: &Lane<'_>,
+        hold: &Exclusive<'_>,
+        object: &Object<'_>,
+        only: Option<Version>,
+    ) -> Result<bool> {
+        let versions = match only {
+            Some(version) => vec![version],
+            None => {
+                let first = Ask::Root { guess: 0, want: Want::Prefix };
+                let asks =
+                    std::iter::once((Slot::FIRST, first)).chain(self.ask_others(Slot::FIRST));
+                let found = self.search(lane, object, asks).await?;
+                let versions = found.roots.iter();
+                versions
+                    .map(|root| Version { slot: root.slot, chunk_count: root.chunk_count() })
+                    .collect()
+            }
+        };
+        for version in versions.iter().rev() {
+            self.delete_root(lane, hold, object, version.slot).await?;
+        }
+        hold.bump();
+        self.index.remove(&object.fingerprint);
+        self.manifests.remove(&object.fingerprint);
+        for version in versions.iter().rev() {
+            self.delete_version_chunks(lane, hold, object, *version).await;
+        }
+        Ok(!versions.is_empty())
+    }
+
+    /// The only version of `object`, if the index knows that it is the only one.
+    pub(super) fn only_version(&self, object: &Object<'_>) -> Option<Version> {
+        match self.index.get(&object.fingerprint) {
+            Knowledge::Only(root) => {
+                let values = self.index.footprint(&object.fingerprint).values;
+                Some(Version { slot: root.slot, chunk_count: values.saturating_sub(1) })
+            }
+            _ => None,
+        }
+    }
+
+    async fn remove(&self, lane: &Lane<'_>, object: &Object<'_>) -> Result<bool> {
+        let hold = self.table.exclusive(object.entry).await;
+        let now = (self.clock)();
+        let quarantine = hold.review_quarantine(now);
+        if quarantine.iter().any(|mark| mark.ghost == Ghost::RootStore && mark.until > now) {
+            return Err(Error::new(
+                ErrorCode::InvalidRead,
+                format!(
+                    "{object}: an earlier Store without an answer may still make it appear again; \
+                     remove it in {} ms",
+                    self.settle.as_millis()
+                ),
+            ));
+        }
+        let only = if quarantine.is_empty() {
+            match self.index.get(&object.fingerprint) {
+                Knowledge::Absent => return Ok(false),
+                _ => self.only_version(object),
+            }
+        } else {
+            None
+        };
+        self.index.hide(&object.fingerprint);
+        let removed = self.destroy(lane, &hold, object, only).await;
+        if removed.is_err() {
+            self.index.distrust(object.fingerprint);
+        }
+        removed
+    }
+}
+
+impl Backend {
+    /// Removes one object.
+    ///
+    /// # Errors
+    /// OBJECT_NOT_FOUND when it is proven absent; INVALID_READ while an unanswered Store may make
+    /// it appear again; INTERNAL_ERROR after [`Backend::close`]; otherwise the device's, and the
+    /// object may be stored or not.
+    pub fn remove(&self, key: &[u8]) -> Result<()> {
+        let _call = self.enter_to_change()?;
+        let removed = each(&*self.core.executor, [key], async |lane, key| {
+            let object = self.core.object(key);
+            self.core.remove(lane, &object).await
+        });
+        match removed.into_iter().next() {
+            Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(Error::new(
+                ErrorCode::ObjectNotFound,
+                format!("{} is not stored", self.core.object(key)),
+            )),
+            Some(Err(error)) => Err(error),
+            None => Err(super::unfinished()),
+        }
+    }
+
+    /// Removes every object, those included that only a scan finds. Values that no root refers to
+    /// stay; [`Backend::sweep`] reclaims them.
+    ///
+    /// # Errors
+    /// The first failure; what could be removed is gone. INTERNAL_ERROR after [`Backend::close`].
+    pub fn remove_all(&self) -> Result<u64> {
+        let _call = self.enter_to_change()?;
+        self.complete_index()?;
+        let mut removed = 0;
+        loop {
+            let oldest = self.core.index.oldest(BATCH);
+            let results = each(&*self.core.executor, oldest, async |lane, victim| {
+                let Some(peeked) = self.core.peek(lane, victim.key).await? else {
+                    self.core.index.remove(&victim.fingerprint);
+                    return Ok(true);
+                };
+                match peeked.prefix() {
+                    Ok(prefix) => {
+                        let object = self.core.object(prefix.logical_key);
+                        self.core.remove(lane, &object).await.map(|_| true)
+                    }
+                    Err(_) => {
+                        self.core.index.remove(&victim.fingerprint);
+                        Ok(true)
+                    }
+                }
+            });
+            if results.is_empty() {
+                return Ok(removed);
+            }
+            for result in results {
+                removed += u64::from(result?);
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Recovery: what is on the device becomes the index, and the caller learns the logical keys.
+//!
+//! List gives every physical key; the beginnings of the values are read in deep batches, and those
+//! that are roots at their own place are recorded. A root in a slot above 0 may be hidden or have
+//! hidden others, so its key is resolved at once: all slots are probed, the visible root is
+//! recorded, the others are purged.
+
+use super::Backend;
+use super::core::{Core, Object};
+use super::deletion::Version;
+use super::index::{Fingerprint, Knowledge, Record};
+use super::key_table::Exclusive;
+use super::lane::{Lane, each};
+use super::listing::Listing;
+use super::roots::{Ask, StoredRoot, Want};
+use crate::config::Access;
+use crate::device::Direction;
+use crate::error::{Error, ErrorCode, Result};
+use crate::layout::{LayoutError, ObjectKind, PhysicalKey, Slot};
+use crate::log;
+use nvme_kv_command_set::{CSI_KV, Key, WireProfile};
+
+/// Byte of a key that the `mooncake` wire profile sets to 01h.
+const CSI_BYTE: usize = 11;
+
+/// An object that a scan found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScannedObject {
+    /// Its logical key.
+    pub key: Vec<u8>,
+    /// Its bytes.
+    pub size: u64,
+}
+
+/// What a scan saw. Counts are of values unless they say objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanReport {
+    /// The device can list its keys. If not, nothing was scanned, and keys that this backend has
+    /// not met are asked for one by one.
+    pub listed: bool,
+    /// Objects reported.
+    pub objects: u64,
+    /// Roots, visible and hidden.
+    pub roots: u64,
+    /// Hidden roots that were purged.
+    pub purged: u64,
+    /// Values that are no roots: chunks and orphans.
+    pub others: u64,
+    /// Values that begin like a root and are damaged.
+    pub damaged: u64,
+    /// Keys that this backend cannot have written: of another length or wire profile.
+    pub foreign: u64,
+}
+
+/// What one listed value is.
+enum Scanned {
+    /// It has gone meanwhile, or an earlier value of the scan stood for it.
+    Nothing,
+    Other,
+    Damaged,
+    Root {
+        object: Option<(Fingerprint, ScannedObject)>,
+        purged: u64,
+    },
+}
+
+impl Core {
+    async fn scan_value(&self, lane: &Lane<'_>, listed: PhysicalKey) -> Result<Scanned> {
+        let Some(peeked) = self.peek(lane, listed).await? else { return Ok(Scanned::Nothing) };
+        let (key, slot) = match peeked.prefix() {
+            Ok(prefix) => {
+                let object = self.object(prefix.logical_key);
+                let at_home = prefix.belongs_to(&object.keys, prefix.slot, prefix.logical_key)
+                    && self.same_key(&object.keys.root(prefix.slot), &listed);
+                if !at_home {
+                    // A chunk whose bytes are the image of some root.
+                    return Ok(Scanned::Other);
+                }
+                (prefix.logical_key.to_vec(), prefix.slot)
+            }
+            Err(LayoutError::BadMagic { .. } | LayoutError::Truncated { .. }) => {
+                return Ok(Scanned::Other);
+            }
+            Err(error) => {
+                log::warning!(
+                    "the value under {listed:?} begins like a root and is damaged: {error}"
+                );
+                return Ok(Scanned::Damaged);
+            }
+        };
+        let object = self.object(&key);
+        if slot == Slot::FIRST {
+            // The lowest slot is the visible one, whatever the others hold.
+            let _hold = self.table.shared(object.entry).await;
+            if let Knowledge::Unknown | Knowledge::Absent = self.index.get(&object.fingerprint) {
+                let Ok(root) = peeked.into_root() else { return Ok(Scanned::Damaged) };
+                match self.scanned_record(lane, &object, root, false).await? {
+                    Some(record) => {
+                        self.index.learn_scanned(object.fingerprint, &record);
+                    }
+                    None => return Ok(Scanned::Damaged),
+                }
+            }
+        }
+        let known = self.index.get(&object.fingerprint);
+        let settled = match known {
+            Knowledge::Only(root) | Knowledge::Visible(root) => {
+                slot == Slot::FIRST || root.slot == slot
+            }
+            Knowledge::Damaged => return Ok(Scanned::Damaged),
+            Knowledge::Hidden => return Ok(Scanned::Nothing),
+            Knowledge::Unknown | Knowledge::Absent => false,
+        };
+        let mut purged = 0;
+        if !settled {
+            let hold = self.table.exclusive(object.entry).await;
+            if !hold.is_quarantined() {
+                match self.resolve(lane, &hold, &object).await? {
+                    Some(count) => purged = count,
+                    None => return Ok(Scanned::Damaged),
+                }
+            }
+        }
+        let size = match self.index.get(&object.fingerprint) {
+            Knowledge::Only(root) | Knowledge::Visible(root) => u64::from(root.size),
+            _ => return Ok(Scanned::Nothing),
+        };
+        let fingerprint = object.fingerprint;
+        let report = self.index.claim_for_scan(&fingerprint);
+        let object = report.then(|| (fingerprint, ScannedObject { key, size }));
+        Ok(Scanned::Root { object, purged })
+    }
+
+    /// What the index is to keep of a root that the scan found. `None`: it is damaged.
+    async fn scanned_record(
+        &self,
+        lane: &Lane<'_>,
+        object: &Object<'_>,
+        root: StoredRoot,
+        only: bool,
+    ) -> Result<Option<Record>> {
+        let root = match root.header.kind {
+            ObjectKind::Inline => Some(root),
+            ObjectKind::Manifest => self.whole(lane, object, root).await?,
+        };
+        let shape = root.as_ref().and_then(|root| Some((root, root.shape()?)));
+        let Some((root, shape)) = shape else {
+            self.index.set_damaged(object.fingerprint);
+            return Ok(None);
+        };
+        Ok(Some(self.record(object, root, shape, only)))
+    }
+
+    /// Finds the visible root of a key and purges the others; how many. `None`: it is damaged.
+    async fn resolve(
+        &self,
+        lane: &Lane<'_>,
+        hold: &Exclusive<'_>,
+        object: &Object<'_>,
+    ) -> Result<Option<u64>> {
+        let first = Ask::Root { guess: 0, want: Want::Prefix };
+        let asks = std::iter::once((Slot::FIRST, first)).chain(self.ask_others(Slot::FIRST));
+        let mut roots = self.search(lane, object, asks).await?.roots;
+        let mut purged = 0;
+        if self.lifecycle.access == Access::ReadOnly {
+            roots.truncate(1);
+        }
+        while roots.len() > 1 {
+            let Some(root) = roots.pop() else { break };
+            let version = Version { slot: root.slot, chunk_count: root.chunk_count() };
+            self.delete_root(lane, hold, object, version.slot).await?;
+            self.delete_version_chunks(lane, hold, object, version).await;
+            purged += 1;
+        }
+        let Some(visible) = roots.pop() else { return Ok(Some(purged)) };
+        let only = !hold.is_quarantined();
+        let Some(record) = self.scanned_record(lane, object, visible, only).await? else {
+            return Ok(None);
+        };
+        self.index.put_resolved(object.fingerprint, &record);
+        Ok(Some(purged))
+    }
+
+    /// Whether a listed key is the derived one, as far as the device keeps it.
+    pub(super) fn same_key(&self, derived: &PhysicalKey, listed: &PhysicalKey) -> bool {
+        self.listed_key(*derived) == *listed
+    }
+
+    /// A derived key as the device lists it.
+    pub(super) fn listed_key(&self, mut derived: PhysicalKey) -> PhysicalKey {
+        if self.executor.capabilities().wire_profile == WireProfile::Mooncake {
+            derived.0[CSI_BYTE] = CSI_KV;
+        }
+        derived
+    }
+
+    /// A listed key as this backend may have written it; `None`: it cannot have.
+    pub(super) fn own_key(&self, listed: &Key) -> Option<PhysicalKey> {
+        let key = listed.physical()?;
+        let own = match self.executor.capabilities().wire_profile {
+            WireProfile::Spec => true,
+            WireProfile::Mooncake => key.0[CSI_BYTE] == CSI_KV,
+        };
+        own.then_some(key)
+    }
+}
+
+impl Backend {
+    /// Lists the device, takes what it finds into the index and reports each object once, in pages
+    /// of the configured size. After a completed scan, another one reports nothing until
+    /// [`Backend::reset_scan`].
+    ///
+    /// May run beside everything else. Objects stored meanwhile need not be reported. The keys of
+    /// a page are not evicted before `on_page` has returned; no key is held across it.
+    ///
+    /// # Errors
+    /// INTERNAL_ERROR while another scan runs and after [`Backend::close`]; otherwise that of
+    /// `on_page` or of the device. What only this scan had found is forgotten then, and the scan
+    /// can be repeated.
+    pub fn scan(
+        &self,
+        on_page: &mut dyn FnMut(&[ScannedObject]) -> Result<()>,
+    ) -> Result<ScanReport> {
+        let _call = self.calls.enter()?;
+        let Ok(mut done) = self.scan_done.try_lock() else {
+            return Err(Error::new(ErrorCode::InternalError, "another scan is running"));
+        };
+        if *done {
+            return Ok(ScanReport { listed: true, ..ScanReport::default() });
+        }
+        let report = self.scan_device(on_page)?;
+        *done = report.listed;
+        Ok(report)
+    }
+
+    /// Lets the next scan begin from the start.
+    pub fn reset_scan(&self) {
+        *self.scan_done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = false;
+    }
+
+    /// Scans if that is needed to know every object.
+    pub(super) fn complete_index(&self) -> Result<()> {
+        if self.core.index.is_complete() {
+            return Ok(());
+        }
+        self.scan_device(&mut |_| Ok(())).map(|_| ())
+    }
+
+    fn scan_device(
+        &self,
+        on_page: &mut dyn FnMut(&[ScannedObject]) -> Result<()>,
+    ) -> Result<ScanReport> {
+        let core = &self.core;
+        core.index.begin_scan();
+        let report = self.scan_pages(on_page);
+        match &report {
+            Ok(report) if report.listed => {
+                core.index.set_complete();
+                log::info!("scan: {report:?}");
+                if report.foreign > 0 {
+                    let (ours, other) = match core.executor.capabilities().wire_profile {
+                        WireProfile::Mooncake => ("mooncake", "spec"),
+                        WireProfile::Spec => ("spec", "mooncake"),
+                    };
+                    log::warning!(
+                        "scan: {} keys were not written with wire profile {ours}; if another \
+                         instance wrote them, it used MOONCAKE_NVME_KV_WIRE_PROFILE={other}",
+                        report.foreign
+                    );
+                }
+            }
+            Ok(_) => log::warning!(
+                "scan: the device does not implement List; keys are asked for one by one, and \
+                 objects of earlier runs count for no limit"
+            ),
+            Err(_) => core.index.abandon_scan(),
+        }
+        report
+    }
+
+    fn scan_pages(
+        &self,
+        on_page: &mut dyn FnMut(&[ScannedObject]) -> Result<()>,
+    ) -> Result<ScanReport> {
+        let core = &self.core;
+        let mut report = ScanReport::default();
+        let mut listing = Listing::new();
+        let mut page: Vec<(Fingerprint, ScannedObject)> = Vec::new();
+        let page_len = core.lifecycle.scan_page.max(1) as usize;
+        loop {
+            let keys = match listing.next(&*core.executor) {
+                Ok(keys) => keys,
+                Err(error) if error.is_unsupported() && !report.listed => return Ok(report),
+                Err(error) => return Err(error.into_error(Direction::Read, "List")),
+            };
+            report.listed = true;
+            if keys.is_empty() {
+                break;
+            }
+            let listed = keys.len() as u64;
+            let own: Vec<PhysicalKey> = keys.iter().filter_map(|key| core.own_key(key)).collect();
+            report.foreign += listed - own.len() as u64;
+            let scanned =
+                each(&*core.executor, own, async |lane, key| core.scan_value(lane, key).await);
+            let mut failure = None;
+            for value in scanned {
+                match value {
+                    Ok(Scanned::Nothing) => {}
+                    Ok(Scanned::Other) => report.others += 1,
+                    Ok(Scanned::Damaged) => report.damaged += 1,
+                    Ok(Scanned::Root { object, purged }) => {
+                        report.roots += 1;
+                        report.purged += purged;
+                        page.extend(object);
+                    }
+                    Err(error) => failure = Some(error),
+                }
+            }
+            if let Some(error) = failure {
+                self.unpin(&page);
+                return Err(error);
+            }
+            while page.len() >= page_len {
+                let rest = page.split_off(page_len);
+                let full = std::mem::replace(&mut page, rest);
+                if let Err(error) = self.deliver(full, &mut report, on_page) {
+                    self.unpin(&page);
+                    return Err(error);
+                }
+            }
+        }
+        self.deliver(page, &mut report, on_page)?;
+        Ok(report)
+    }
+
+    /// Reports a page; its objects may be evicted afterwards.
+    fn deliver(
+        &self,
+        page: Vec<(Fingerprint, ScannedObject)>,
+        report: &mut ScanReport,
+        on_page: &mut dyn FnMut(&[ScannedObject]) -> Result<()>,
+    ) -> Result<()> {
+        if page.is_empty() {
+            return Ok(());
+        }
+        report.objects += page.len() as u64;
+        let (fingerprints, objects): (Vec<Fingerprint>, Vec<ScannedObject>) =
+            page.into_iter().unzip();
+        let told = on_page(&objects);
+        for fingerprint in &fingerprints {
+            self.core.index.unpin(fingerprint);
+        }
+        told
+    }
+
+    fn unpin(&self, page: &[(Fingerprint, ScannedObject)]) {
+        for (fingerprint, _) in page {
+            self.core.index.unpin(fingerprint);
+        }
+    }
+}

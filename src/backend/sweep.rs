@@ -1,0 +1,176 @@
+//! Reclaiming orphans: values that are no roots and that no root refers to, left by crashes.
+//!
+//! The device is listed twice over: first for what roots claim and what is no root, then, in small
+//! steps with no write in flight, for deleting what nobody has claimed since. Writes announce
+//! the chunks they use while a sweep runs.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard};
+
+use super::Backend;
+use super::core::{Core, Object};
+use super::lane::{Lane, each};
+use super::listing::Listing;
+use crate::device::Direction;
+use crate::error::{Error, ErrorCode, Result};
+use crate::layout::{ChunkIndex, PhysicalKey, Slot};
+
+/// Orphans that are deleted in one step, which keeps writes waiting.
+const STEP: usize = 256;
+
+/// What a sweep found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    /// Values that no root refers to.
+    pub orphans: u64,
+    /// How many of them were deleted; none in a dry run.
+    pub deleted: u64,
+}
+
+/// Chunks that writes have used since a sweep began.
+#[derive(Debug, Default)]
+pub(super) struct Claims(Mutex<Option<HashSet<PhysicalKey>>>);
+
+impl Claims {
+    fn lock(&self) -> MutexGuard<'_, Option<HashSet<PhysicalKey>>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Says that a write is about to use these chunks.
+    pub(super) fn announce(&self, chunks: impl Iterator<Item = PhysicalKey>) {
+        if let Some(claimed) = &mut *self.lock() {
+            claimed.extend(chunks);
+        }
+    }
+}
+
+/// What one listed value is to a sweep.
+enum Swept {
+    /// A root at its own place, and the chunks it refers to.
+    Root(Vec<PhysicalKey>),
+    /// No root.
+    Other(PhysicalKey),
+    Gone,
+}
+
+impl Core {
+    /// The key of the table that writes hold shared, and a step of a sweep exclusively.
+    pub(super) fn sweep_gate() -> PhysicalKey {
+        PhysicalKey(*b"the sweep's gate")
+    }
+
+    async fn sweep_value(&self, lane: &Lane<'_>, listed: PhysicalKey) -> Result<Swept> {
+        let Some(peeked) = self.peek(lane, listed).await? else { return Ok(Swept::Gone) };
+        let Ok(prefix) = peeked.prefix() else { return Ok(Swept::Other(listed)) };
+        let object = self.object(prefix.logical_key);
+        let at_home = prefix.belongs_to(&object.keys, prefix.slot, prefix.logical_key)
+            && self.same_key(&object.keys.root(prefix.slot), &listed);
+        if !at_home {
+            return Ok(Swept::Other(listed));
+        }
+        let slot = prefix.slot;
+        let key = prefix.logical_key.to_vec();
+        let object = self.object(&key);
+        let count = peeked.into_root().map_or(0, |root| root.chunk_count());
+        Ok(Swept::Root(self.chunk_keys(&object, slot, count).collect()))
+    }
+
+    /// Chunk keys as the device lists them.
+    pub(super) fn chunk_keys(
+        &self,
+        object: &Object<'_>,
+        slot: Slot,
+        count: u32,
+    ) -> impl Iterator<Item = PhysicalKey> {
+        (0..count).map(move |index| self.listed_key(object.keys.chunk(slot, ChunkIndex(index))))
+    }
+}
+
+impl Backend {
+    /// Counts the orphans and, unless `dry_run`, deletes them. Safe beside offloads and loads;
+    /// offloads wait while a step of deletions runs.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED on a device without List; INTERNAL_ERROR while another sweep runs and after
+    /// [`Backend::close`]; otherwise the device's.
+    pub fn sweep(&self, dry_run: bool) -> Result<SweepReport> {
+        let _call = if dry_run { self.calls.enter()? } else { self.enter_to_change()? };
+        {
+            let mut claims = self.core.claims.lock();
+            if claims.is_some() {
+                return Err(Error::new(ErrorCode::InternalError, "another sweep is running"));
+            }
+            *claims = Some(HashSet::new());
+        }
+        let swept = self.sweep_claimed(dry_run);
+        *self.core.claims.lock() = None;
+        swept
+    }
+
+    fn sweep_claimed(&self, dry_run: bool) -> Result<SweepReport> {
+        let core = &self.core;
+        // Writes that began before claims were announced end here.
+        each(&*core.executor, [()], async |_, ()| {
+            drop(core.table.exclusive(Core::sweep_gate()).await);
+        });
+        let mut listing = Listing::new();
+        let mut claimed = HashSet::new();
+        let mut others = HashSet::new();
+        loop {
+            let keys = listing.next(&*core.executor).map_err(|error| {
+                let code = if error.is_unsupported() {
+                    ErrorCode::NotSupported
+                } else {
+                    error.code(Direction::Read)
+                };
+                Error::new(code, format!("sweep: List: {error}"))
+            })?;
+            if keys.is_empty() {
+                break;
+            }
+            let own: Vec<PhysicalKey> = keys.iter().filter_map(|key| core.own_key(key)).collect();
+            let values =
+                each(&*core.executor, own, async |lane, key| core.sweep_value(lane, key).await);
+            for value in values {
+                match value? {
+                    Swept::Root(chunks) => claimed.extend(chunks),
+                    Swept::Other(key) => {
+                        others.insert(key);
+                    }
+                    Swept::Gone => {}
+                }
+            }
+        }
+        if let Some(announced) = &*core.claims.lock() {
+            claimed.extend(announced);
+        }
+        let orphans: Vec<PhysicalKey> = others.difference(&claimed).copied().collect();
+        let mut report = SweepReport { orphans: orphans.len() as u64, deleted: 0 };
+        if dry_run {
+            return Ok(report);
+        }
+        for step in orphans.chunks(STEP) {
+            let deleted = each(&*core.executor, [step], async |lane, step: &[PhysicalKey]| {
+                let _gate = core.table.exclusive(Core::sweep_gate()).await;
+                let mut deleted = 0;
+                for key in step {
+                    let wanted = core.claims.lock().as_ref().is_none_or(|set| set.contains(key));
+                    if wanted {
+                        continue;
+                    }
+                    if let Some(error) = core.delete(lane, *key).await.error {
+                        return Err(
+                            error.into_error(Direction::Write, "sweep: Delete of an orphan")
+                        );
+                    }
+                    deleted += 1;
+                }
+                Ok(deleted)
+            });
+            for result in deleted {
+                report.deleted += result?;
+            }
+        }
+        Ok(report)
+    }
+}
