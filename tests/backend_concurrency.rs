@@ -10,16 +10,21 @@ use std::thread;
 
 use mooncake_nvme_kv::ErrorCode;
 use mooncake_nvme_kv::backend::ObjectToStore;
+use mooncake_nvme_kv::config::Config;
 use mooncake_nvme_kv::device::fault::{Effect, HoldPoint, Kind};
 use nvme_kv_emulator::{CompletionOrder, Personality};
 
-use support::characters::small_values;
 use support::places::{Piece, Places};
 use support::random::Random;
 use support::{Device, Rig, payload, seed};
 
-const VALUE: usize = 8192;
-const SIZES: [usize; 3] = [500, VALUE + 77, 2 * VALUE + 100];
+/// Values of one page, so that small objects have several chunks.
+const VALUE: usize = 4096;
+const SIZES: [usize; 3] = [200, VALUE + 77, 2 * VALUE + 100];
+
+fn small_values(config: &mut Config) {
+    config.connector.runtime_transfer_limit = VALUE as u32;
+}
 
 /// A version of a key: the bytes say which.
 fn bytes_of(key: u64, version: u64, len: usize) -> Vec<u8> {

@@ -493,7 +493,7 @@ fn a_purge_without_an_answer_fails_the_write_and_is_done_again() {
 #[test]
 fn no_sequence_of_lost_and_late_commands_shows_a_version_that_was_replaced() {
     let mut seeds = Random::new(seed());
-    for _ in 0..300 {
+    for _ in 0..200 {
         simulate(seeds.next());
     }
 }
