@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by run and test: installs what this Debian machine lacks. Packages are installed as root or
 # with sudo; Rust goes into the user's home with rustup.
 
@@ -38,8 +39,8 @@ need_rust() {
   PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
   local version
   version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || true
-  if [[ $(printf '%s\n' 1.85 "${version:-0}" | sort --version-sort | head --lines 1) != 1.85 ]]; then
-    echo "$0: installing Rust with rustup, because cargo is ${version:-missing} and 1.85 is needed"
+  if [[ $(printf '%s\n' 1.90 "${version:-0}" | sort --version-sort | head --lines 1) != 1.90 ]]; then
+    echo "$0: installing Rust with rustup, because cargo is ${version:-missing} and 1.90 is needed"
     curl --proto '=https' --tlsv1.2 --fail --silent --show-error https://sh.rustup.rs |
       sh -s -- -y --quiet --no-modify-path --profile minimal
   fi
