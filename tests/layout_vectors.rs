@@ -295,7 +295,7 @@ fn header_offset(vectors: &Value, field: &str) -> usize {
 
 fn bytes(hex: &Value) -> Vec<u8> {
     let hex = hex.as_str().expect("a hex string");
-    assert!(hex.len() % 2 == 0, "odd number of hex digits");
+    assert!(hex.len().is_multiple_of(2), "odd number of hex digits");
     (0..hex.len())
         .step_by(2)
         .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex digits"))

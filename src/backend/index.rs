@@ -337,10 +337,10 @@ impl Index {
 
     /// Roots other than the visible one may appear.
     pub(super) fn expect_hidden(&self, key: &Fingerprint) {
-        if let Some(entry) = self.shard(key).get_mut(key) {
-            if entry.state == State::Only {
-                entry.state = State::Visible;
-            }
+        if let Some(entry) = self.shard(key).get_mut(key)
+            && entry.state == State::Only
+        {
+            entry.state = State::Visible;
         }
     }
 

@@ -340,10 +340,10 @@ impl Drop for Pin<'_> {
                 return;
             }
             entry.old_pins -= 1;
-            if entry.old_pins == 0 {
-                if let Some(waker) = entry.old_pins_gone.take() {
-                    waker.wake();
-                }
+            if entry.old_pins == 0
+                && let Some(waker) = entry.old_pins_gone.take()
+            {
+                waker.wake();
             }
         });
     }

@@ -149,15 +149,15 @@ pub(super) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Out
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut a_done, mut b_done) = (None, None);
     poll_fn(|context| {
-        if a_done.is_none() {
-            if let Poll::Ready(output) = a.as_mut().poll(context) {
-                a_done = Some(output);
-            }
+        if a_done.is_none()
+            && let Poll::Ready(output) = a.as_mut().poll(context)
+        {
+            a_done = Some(output);
         }
-        if b_done.is_none() {
-            if let Poll::Ready(output) = b.as_mut().poll(context) {
-                b_done = Some(output);
-            }
+        if b_done.is_none()
+            && let Poll::Ready(output) = b.as_mut().poll(context)
+        {
+            b_done = Some(output);
         }
         match (a_done.take(), b_done.take()) {
             (Some(a), Some(b)) => Poll::Ready((a, b)),

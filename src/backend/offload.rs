@@ -407,11 +407,12 @@ impl Reports {
             fingerprints.push(fingerprint);
             self.results[position] = Some(result);
         }
-        if !stored.is_empty() && self.callback_error.is_none() {
-            if let Err(error) = on_stored(&stored) {
-                batch.cancelled.store(true, Ordering::Relaxed);
-                self.callback_error = Some(error);
-            }
+        if !stored.is_empty()
+            && self.callback_error.is_none()
+            && let Err(error) = on_stored(&stored)
+        {
+            batch.cancelled.store(true, Ordering::Relaxed);
+            self.callback_error = Some(error);
         }
         // From now on they may be evicted.
         fingerprints.iter().for_each(|fingerprint| core.index.unpin(fingerprint));

@@ -255,10 +255,10 @@ impl Core {
             Knowledge::Absent => return Err(Failure::Absent(not_found(object))),
             Knowledge::Hidden => return Err(Failure::Hidden(not_found(object))),
             Knowledge::Only(root) | Knowledge::Visible(root) => {
-                if let Some(manifest) = self.manifests.get(&object.fingerprint, size) {
-                    if manifest.root == root {
-                        return self.read_cached(lane, object, destination, &manifest).await;
-                    }
+                if let Some(manifest) = self.manifests.get(&object.fingerprint, size)
+                    && manifest.root == root
+                {
+                    return self.read_cached(lane, object, destination, &manifest).await;
                 }
                 root.slot
             }

@@ -127,7 +127,7 @@ impl Core {
         };
         let fingerprint = object.fingerprint;
         let report = self.index.claim_for_scan(&fingerprint);
-        let object = report.then(|| (fingerprint, ScannedObject { key, size }));
+        let object = report.then_some((fingerprint, ScannedObject { key, size }));
         Ok(Scanned::Root { object, purged })
     }
 

@@ -162,12 +162,11 @@ impl<'a> Write<'_, 'a> {
             };
             if let Some(visible) =
                 visible.filter(|root| known != Knowledge::Damaged && self.lasts(root.slot))
+                && let Some(manifest) = self.same(&visible).await
             {
-                if let Some(manifest) = self.same(&visible).await {
-                    self.purge(hidden).await?;
-                    self.publish(visible.slot, visible.value_len, manifest);
-                    return Ok((self.stored(true), None));
-                }
+                self.purge(hidden).await?;
+                self.publish(visible.slot, visible.value_len, manifest);
+                return Ok((self.stored(true), None));
             }
             for root in &hidden {
                 self.occupied.remove(root.slot);

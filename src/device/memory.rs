@@ -286,7 +286,7 @@ impl<'a> Destination<'a> {
             let fits = room >= len as usize
                 && room + behind >= transfer as usize
                 && !padded_into_own_bytes
-                && start.as_ptr() as usize % alignment as usize == 0;
+                && (start.as_ptr() as usize).is_multiple_of(alignment as usize);
             return fits.then_some(Target { start, capacity: transfer, lent: PhantomData });
         }
         None

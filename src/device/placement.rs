@@ -34,7 +34,7 @@ pub(super) struct Limits {
 impl Limits {
     /// A transfer of `len` bytes at `address` touches no more pages than the longest aligned one.
     pub(super) fn takes(&self, address: usize, len: usize) -> bool {
-        address % DWORD == 0 && pages(address, len) <= (self.max_transfer / PAGE).max(1)
+        address.is_multiple_of(DWORD) && pages(address, len) <= (self.max_transfer / PAGE).max(1)
     }
 }
 
@@ -112,10 +112,11 @@ impl Placement {
             }
             _ => {}
         }
-        if limits.vectored && transfer >= MIN_VECTORED {
-            if let Some(vectored) = vectored(value, transfer, limits, buffers) {
-                return (vectored, value.head.len() as u64);
-            }
+        if limits.vectored
+            && transfer >= MIN_VECTORED
+            && let Some(vectored) = vectored(value, transfer, limits, buffers)
+        {
+            return (vectored, value.head.len() as u64);
         }
         let mut buffer = buffers.get(transfer);
         let mut at = 0;
@@ -173,7 +174,7 @@ fn vectored(
 ) -> Option<Placement> {
     let head = value.head.len();
     let padding = transfer.checked_sub(value.len() as usize)?;
-    if head % DWORD != 0 || padding % DWORD != 0 {
+    if !head.is_multiple_of(DWORD) || padding % DWORD != 0 {
         return None;
     }
     let runs = runs(value)?;

@@ -75,11 +75,11 @@ impl Queue for Script {
         {
             let mut log = self.log.borrow_mut();
             log.groups.push(self.staged.len());
-            if let Some((at, errno)) = self.refuse_at {
-                if log.groups.len() == at {
-                    let tokens = self.staged.drain(..).collect();
-                    return Err(Refused { errno, tokens });
-                }
+            if let Some((at, errno)) = self.refuse_at
+                && log.groups.len() == at
+            {
+                let tokens = self.staged.drain(..).collect();
+                return Err(Refused { errno, tokens });
             }
             self.started.extend(self.staged.drain(..));
             log.most_in_flight = log.most_in_flight.max(self.started.len());

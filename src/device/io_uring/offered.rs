@@ -103,10 +103,10 @@ impl Offered {
                 unsafe { template.register_regions(regions.regions()) }?;
                 self.template = Some(template);
             }
-            if let Some(template) = &self.template {
-                if ring.share_regions(template.as_fd()).is_ok() {
-                    return Ok(());
-                }
+            if let Some(template) = &self.template
+                && ring.share_regions(template.as_fd()).is_ok()
+            {
+                return Ok(());
             }
             self.shares = false;
             self.template = None;
