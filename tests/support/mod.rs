@@ -5,6 +5,7 @@
 
 pub mod characters;
 pub mod faults;
+pub mod life;
 pub mod places;
 pub mod random;
 
