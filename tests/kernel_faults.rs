@@ -2,34 +2,30 @@
 //! Needs the guest of `kernel_tests/run`; skipped where `MNKV_KERNEL_NODE` is not set.
 
 mod executor_bench;
+mod kernel_support;
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Stdio};
 
 use executor_bench::{Bench, Pages};
+use kernel_support::{
+    attach, bench_on, both_transports, comes_back, detach, in_guest, is_loss, tool, until,
+    within_patience,
+};
 use mooncake_nvme_kv::ErrorCode;
-use mooncake_nvme_kv::config::{ConnectorConfig, Transport};
+use mooncake_nvme_kv::config::Transport;
 use mooncake_nvme_kv::device::{
-    CommandError, Completion, Connector, Direction, Operation, Payload, Request, Stream, Target,
-    Value, execute_one,
+    Completion, Direction, Operation, Payload, Request, Stream, Target, Value, execute_one,
 };
 
 const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:6d6e6b76-0000-4000-8000-0000006661756c";
 const ADDRESS: &str = "127.0.0.1:4431";
-/// Longer than a reconnect takes, shorter than a hang.
-const PATIENCE: Duration = Duration::from_secs(30);
-const TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// A second target in the guest and the node the kernel has of it.
 struct Remote {
     server: Child,
     directory: PathBuf,
     node: String,
-}
-
-fn tool() -> Command {
-    Command::new(std::env::var_os("MNKV_KERNEL_TOOL").expect("the guest names the tool"))
 }
 
 fn serve(directory: &PathBuf, options: &[&str]) -> Child {
@@ -40,53 +36,24 @@ fn serve(directory: &PathBuf, options: &[&str]) -> Child {
     server
 }
 
-fn attach() -> String {
-    let mut command = tool();
-    command.args(["attach", "--address", ADDRESS, "--nqn", NQN, "--option", "reconnect_delay=1"]);
-    let output = command.stderr(Stdio::inherit()).output().expect("the tool starts");
-    assert!(output.status.success(), "attach failed");
-    String::from_utf8(output.stdout).expect("a path").trim().to_owned()
-}
-
-fn detach() {
-    tool().args(["detach", "--nqn", NQN]).status().expect("the tool starts");
-}
-
-/// Waits for something outside of this process.
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+fn attach_it() -> String {
+    attach(ADDRESS.parse().expect("an address"), NQN)
 }
 
 impl Remote {
     /// `None` outside of the guest.
     fn new(name: &str, options: &[&str]) -> Option<Remote> {
-        if std::env::var_os("MNKV_KERNEL_NODE").is_none() {
-            eprintln!("SKIPPED: MNKV_KERNEL_NODE is not set");
+        if !in_guest() {
             return None;
         }
         let directory = std::env::temp_dir().join(format!("faults-{name}"));
         std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
         let server = serve(&directory, options);
-        Some(Remote { server, directory, node: attach() })
+        Some(Remote { server, directory, node: attach_it() })
     }
 
     fn open(&self, transport: Transport, name: &'static str) -> Bench {
-        let config = ConnectorConfig {
-            device_path: self.node.clone(),
-            transport,
-            command_timeout: TIMEOUT,
-            ..ConnectorConfig::default()
-        };
-        let connector = Connector::open(&config).expect("the namespace opens");
-        Bench::new(
-            connector,
-            if transport == Transport::Ioctl { "ioctl" } else { "io_uring" },
-            name,
-        )
+        bench_on(&self.node, transport, name)
     }
 
     fn kill(&mut self) {
@@ -94,37 +61,18 @@ impl Remote {
         self.server.wait().expect("it was started here");
     }
 
-    fn restart(&mut self) {
-        self.server = serve(&self.directory, &[]);
+    fn restart(&mut self, options: &[&str]) {
+        self.server = serve(&self.directory, options);
     }
 }
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        detach();
+        detach(NQN);
         let _ = self.server.kill();
         let _ = self.server.wait();
         let _ = std::fs::remove_dir_all(&self.directory);
     }
-}
-
-/// Neither "not found" nor "full" nor any other answer about the key.
-fn is_loss(error: &CommandError) -> bool {
-    (error.is_device_gone() || error.outcome_unknown()) && !error.is_not_found()
-}
-
-/// Waits until the kernel has reconnected, which `bench` notices without being opened again.
-fn comes_back(bench: &Bench) {
-    until("the namespace answers again", || {
-        let key = bench.key(u32::MAX);
-        match execute_one(bench.executor(), Operation::Exist { key }).result {
-            Err(error) if is_loss(&error) => false,
-            result => {
-                assert!(result.expect_err("it was never stored").is_not_found());
-                true
-            }
-        }
-    });
 }
 
 fn a_node_attached_again_is_opened_again(transport: Transport) {
@@ -132,14 +80,14 @@ fn a_node_attached_again_is_opened_again(transport: Transport) {
     let bench = remote.open(transport, "again");
     let value = bench.bytes(100_000);
     bench.stored(bench.key(0), &[], &[&value]);
-    detach();
+    detach(NQN);
     for _ in 0..3 {
         let done = execute_one(bench.executor(), Operation::Exist { key: bench.key(0) });
         let error = done.result.expect_err("there is no device");
         assert!(error.is_device_gone(), "{error}");
         assert!(!error.is_not_found());
     }
-    attach();
+    attach_it();
     bench.holds(bench.key(0), &value, 0);
     bench.stored(bench.key(1), &[], &[&value]);
     bench.holds(bench.key(1), &value, 0);
@@ -150,10 +98,9 @@ fn a_command_without_answer_ends_in_its_time(transport: Transport) {
     let bench = remote.open(transport, "silent");
     let value = bench.bytes(5000);
     bench.stored(bench.key(0), &[], &[&value]);
-    let start = Instant::now();
-    let error = bench.store(bench.key(1), &[], &[&value]).result.expect_err("it is not answered");
+    let done = within_patience(|| bench.store(bench.key(1), &[], &[&value]));
+    let error = done.result.expect_err("it is not answered");
     assert!(error.outcome_unknown(), "{error}");
-    assert!(start.elapsed() < PATIENCE);
     comes_back(&bench);
     bench.holds(bench.key(0), &value, 0);
     bench.stored(bench.key(1), &[], &[&value]);
@@ -221,7 +168,7 @@ fn a_killed_target_ends_the_batch_and_the_next_one_works(transport: Transport) {
     for error in done.iter().filter_map(|done| done.result.as_ref().err()) {
         assert!(is_loss(error), "{error}");
     }
-    remote.restart();
+    remote.restart(&[]);
     comes_back(&bench);
     for &tag in &stored {
         bench.holds(bench.key(tag as u32), &value, 0);
@@ -245,7 +192,7 @@ fn a_killed_target_ends_the_batch_and_the_next_one_works(transport: Transport) {
     assert!(lost > 0, "the target was killed");
     drop(stream);
     memory.bytes().fill(0xee);
-    remote.restart();
+    remote.restart(&[]);
     comes_back(&bench);
     for &tag in &stored {
         bench.holds(bench.key(tag as u32), &value, 0);
@@ -253,18 +200,40 @@ fn a_killed_target_ends_the_batch_and_the_next_one_works(transport: Transport) {
     assert!(memory.as_slice().iter().all(|byte| *byte == 0xee), "written after the call returned");
 }
 
-macro_rules! both_transports {
-    ($($scenario:ident => $io_uring:ident, $ioctl:ident;)*) => {
-        $(#[test]
-        fn $io_uring() {
-            $scenario(Transport::IoUring);
-        }
+/// The device comes back as another one: smaller values, no lengths, no short Retrieve.
+fn a_changed_personality_is_met_with_errors_and_not_with_wrong_bytes(transport: Transport) {
+    let Some(mut remote) = Remote::new("changed", &[]) else { return };
+    let bench = remote.open(transport, "changed");
+    let value = bench.bytes(200_000);
+    bench.stored(bench.key(0), &[], &[&value]);
+    remote.kill();
+    remote.restart(&["--personality", "max-value=64k,dw0=zero,short-retrieve=error,capacity=1m"]);
+    comes_back(&bench);
 
-        #[test]
-        fn $ioctl() {
-            $scenario(Transport::Ioctl);
-        })*
-    };
+    bench.holds(bench.key(0), &value, 0);
+    let mut source = Pages::of(&value);
+    let done = within_patience(|| bench.store(bench.key(1), &[], &[source.as_slice()]));
+    let error = done.result.expect_err("it is larger than values may be now");
+    assert_eq!(error.code(Direction::Write), ErrorCode::InvalidParams, "{error}");
+    source.bytes().fill(0xee);
+    let mut memory = Pages::new(4096);
+    let target = Target::new(memory.bytes());
+    let short = Operation::RetrieveInto { key: bench.key(0), target, len: 4096 };
+    let error = within_patience(|| execute_one(bench.executor(), short)).result;
+    assert!(error.expect_err("the value is longer").is_short_buffer());
+    memory.bytes().fill(0xee);
+    let missing = execute_one(bench.executor(), Operation::Exist { key: bench.key(1) }).result;
+    assert!(missing.expect_err("nothing was stored").is_not_found());
+
+    let small = &value[..60_000];
+    for number in 1..5 {
+        bench.stored(bench.key(number), &[], &[small]);
+        bench.holds(bench.key(number), small, 0);
+    }
+    assert!(memory.as_slice().iter().all(|byte| *byte == 0xee), "written after the call returned");
+    let again = remote.open(transport, "changed");
+    assert_eq!(again.executor().capabilities().max_value_size, 65_536, "Identify lowers it");
+    again.holds(bench.key(1), small, 0);
 }
 
 both_transports! {
@@ -280,4 +249,7 @@ both_transports! {
     a_killed_target_ends_the_batch_and_the_next_one_works =>
         io_uring_works_again_after_the_target_was_killed_in_a_batch,
         ioctl_works_again_after_the_target_was_killed_in_a_batch;
+    a_changed_personality_is_met_with_errors_and_not_with_wrong_bytes =>
+        io_uring_meets_a_changed_personality_with_errors_and_not_with_wrong_bytes,
+        ioctl_meets_a_changed_personality_with_errors_and_not_with_wrong_bytes;
 }

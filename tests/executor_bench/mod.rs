@@ -10,15 +10,14 @@ use mooncake_nvme_kv::device::{
 };
 use nvme_kv_command_set::PhysicalKey;
 
-/// Comparisons of bytes that have been stored and retrieved.
-static DATA_CHECKS: AtomicU64 = AtomicU64::new(0);
-
 /// An executor under test and what scenarios need.
 pub(crate) struct Bench {
     connector: Connector,
     transport: &'static str,
     scenario: &'static str,
     random: AtomicU64,
+    /// Comparisons of bytes that have been stored and retrieved.
+    data_checks: AtomicU64,
 }
 
 impl Bench {
@@ -32,7 +31,8 @@ impl Bench {
             Err(_) => 0x6b76,
         };
         println!("{transport}::{scenario}: MNKV_SEED={seed}");
-        Bench { connector, transport, scenario, random: AtomicU64::new(seed) }
+        let random = AtomicU64::new(seed);
+        Bench { connector, transport, scenario, random, data_checks: AtomicU64::new(0) }
     }
 
     pub(crate) fn connector(&self) -> &Connector {
@@ -124,7 +124,7 @@ impl Bench {
     }
 
     pub(crate) fn same(&self, got: &[u8], expected: &[u8]) {
-        DATA_CHECKS.fetch_add(1, Ordering::Relaxed);
+        self.data_checks.fetch_add(1, Ordering::Relaxed);
         assert!(got == expected, "{} bytes came back as others", expected.len());
     }
 
@@ -134,9 +134,11 @@ impl Bench {
             assert!((len..=padded).contains(&(value_len as usize)), "{value_len} for {len}");
         }
     }
+}
 
-    pub(crate) fn report(&self) {
-        println!("data checks: {} {}", self.transport, DATA_CHECKS.swap(0, Ordering::Relaxed));
+impl Drop for Bench {
+    fn drop(&mut self) {
+        println!("data checks: {} {}", self.transport, self.data_checks.load(Ordering::Relaxed));
     }
 }
 

@@ -393,7 +393,6 @@ macro_rules! conformance {
             let bench = $crate::executor_bench::Bench::new(
                 connector, $transport, stringify!($scenario));
             $crate::executor_conformance::$scenario(&bench);
-            bench.report();
         })*
     };
 }
