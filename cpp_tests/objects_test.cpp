@@ -60,12 +60,10 @@ TEST_P(ObjectOfSize, ComesBackAfterReopening) {
 
 TEST_P(ObjectOfSize, MayBeOffloadedAgainByTheSameAndByAFreshBackend) {
     const std::string payload = Payload(GetParam(), 2);
-    {
-        const auto backend = Open();
-        ASSERT_EQ(Store(*backend, kKey, payload), ErrorCode::OK);
-        ASSERT_EQ(Store(*backend, kKey, payload), ErrorCode::OK);
-    }
-    const auto backend = Open();
+    auto backend = Open();
+    ASSERT_EQ(Store(*backend, kKey, payload), ErrorCode::OK);
+    ASSERT_EQ(Store(*backend, kKey, payload), ErrorCode::OK);
+    Reopen(backend);
     ASSERT_EQ(Store(*backend, kKey, payload), ErrorCode::OK);
     EXPECT_TRUE(Load(*backend, kKey, payload.size()) == payload);
 }
@@ -77,11 +75,12 @@ TEST_P(ObjectOfSize, IsReplacedByASmallerAnEqualAndALargerOne) {
         SCOPED_TRACE(next);
         const std::string before = Payload(size, ++salt);
         const std::string after = Payload(next, ++salt);
-        const auto backend = Open();
+        auto backend = Open();
         ASSERT_EQ(Store(*backend, kKey, before), ErrorCode::OK);
         ASSERT_EQ(Store(*backend, kKey, after), ErrorCode::OK);
         EXPECT_TRUE(Load(*backend, kKey, next) == after);
-        EXPECT_TRUE(Load(*Open(), kKey, next) == after);
+        Reopen(backend);
+        EXPECT_TRUE(Load(*backend, kKey, next) == after);
         if (next != size) {
             EXPECT_FALSE(Load(*backend, kKey, size));
         }
@@ -114,11 +113,12 @@ TEST_F(Objects, OfAllSizesInOneBatchComeBackInOneBatch) {
 }
 
 TEST_F(Objects, WithTheEmptyKeyAreObjectsLikeOthers) {
-    const auto backend = Open();
+    auto backend = Open();
     EXPECT_FALSE(*backend->IsExist(""));
     ASSERT_EQ(Store(*backend, "", Payload(5000, 1)), ErrorCode::OK);
     EXPECT_TRUE(*backend->IsExist(""));
-    EXPECT_TRUE(Load(*Open(), "", 5000) == Payload(5000, 1));
+    Reopen(backend);
+    EXPECT_TRUE(Load(*backend, "", 5000) == Payload(5000, 1));
 }
 
 TEST_F(Objects, WithoutASliceAreEmpty) {

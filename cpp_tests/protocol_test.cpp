@@ -59,6 +59,14 @@ TEST_F(Protocol, AFailedInitSaysWhyByItsCodeAndMayBeRepeated) {
     EXPECT_EQ(Store(*backend, "key", "payload"), ErrorCode::OK);
 }
 
+TEST_F(Protocol, ADeviceThatIsOpenAlreadyIsLockedUntilItsOwnerEnds) {
+    auto owner = Open();
+    const auto backend = NewBackend();
+    EXPECT_EQ(Code(backend->Init()), ErrorCode::FILE_LOCK_FAIL);
+    owner.reset();
+    EXPECT_EQ(Code(backend->Init()), ErrorCode::OK);
+}
+
 TEST_F(Protocol, AnEmptyOffloadIsAnInvalidKeyAndAnEmptyLoadIsDone) {
     const auto backend = Open();
     std::unordered_map<std::string, Slice> nothing;
@@ -182,11 +190,12 @@ TEST_F(Protocol, ALoadOfAnotherSizeThanTheStoredOneFails) {
 }
 
 TEST_F(Protocol, ExistsSaysWhatIsStored) {
-    const auto backend = Open();
+    auto backend = Open();
     EXPECT_EQ(backend->IsExist("key"), false);
     ASSERT_EQ(Store(*backend, "key", "payload"), ErrorCode::OK);
     EXPECT_EQ(backend->IsExist("key"), true);
-    EXPECT_EQ(Open()->IsExist("key"), true);
+    Reopen(backend);
+    EXPECT_EQ(backend->IsExist("key"), true);
     EXPECT_EQ(backend->IsEnableOffloading(), true);
 }
 

@@ -99,6 +99,12 @@ class BackendTest : public ::testing::Test {
         return backend;
     }
 
+    /// Closes a backend and puts a fresh one on the same device in its place.
+    static void Reopen(std::unique_ptr<StorageBackendInterface>& backend) {
+        backend.reset();  // one backend owns a device
+        backend = Open();
+    }
+
     /// The code of an offload of one object in one slice; OK when it was stored and reported.
     static ErrorCode Store(StorageBackendInterface& backend, const std::string& key,
                            const std::string& payload) {
