@@ -45,6 +45,7 @@ pub use evict::OnEvicted;
 pub use index::Usage;
 pub use load::ObjectToLoad;
 pub use offload::{Handlers, ObjectToStore, OffloadReport};
+use scan::ScanProgress;
 pub use scan::{ScanReport, ScannedObject};
 pub use sweep::SweepReport;
 pub use write::Stored;
@@ -56,8 +57,7 @@ pub struct Backend {
     io: IoConcurrency,
     read_plan_batch_size: u32,
     calls: Calls,
-    /// The last scan ran to its end and has not been reset.
-    scan_done: Mutex<bool>,
+    scan_progress: Mutex<ScanProgress>,
     /// Given back by [`Backend::close`].
     ownership: Mutex<Option<Ownership>>,
 }
@@ -127,7 +127,7 @@ impl Backend {
             io: config.io,
             read_plan_batch_size: config.read_plan_batch_size,
             calls: Calls::default(),
-            scan_done: Mutex::new(false),
+            scan_progress: Mutex::default(),
             ownership: Mutex::new(None),
         }
     }

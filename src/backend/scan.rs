@@ -5,6 +5,8 @@
 //! hidden others, so its key is resolved at once: all slots are probed, the visible root is
 //! recorded, the others are purged.
 
+use std::sync::MutexGuard;
+
 use super::Backend;
 use super::core::{Core, Object};
 use super::deletion::Version;
@@ -205,6 +207,28 @@ impl Core {
     }
 }
 
+/// Where the scans that report are.
+#[derive(Debug, Default)]
+pub(super) struct ScanProgress {
+    running: bool,
+    /// The latest scan ran to its end, or still may, and has not been reset.
+    done: bool,
+}
+
+/// Ends a scan, also when the callback unwinds.
+struct RunningScan<'b> {
+    backend: &'b Backend,
+    completed: bool,
+}
+
+impl Drop for RunningScan<'_> {
+    fn drop(&mut self) {
+        let mut progress = self.backend.scan_progress();
+        progress.running = false;
+        progress.done &= self.completed;
+    }
+}
+
 impl Backend {
     /// Lists the device, takes what it finds into the index and reports each object once, in pages
     /// of the configured size. After a completed scan, another one reports nothing until
@@ -222,20 +246,34 @@ impl Backend {
         on_page: &mut dyn FnMut(&[ScannedObject]) -> Result<()>,
     ) -> Result<ScanReport> {
         let _call = self.calls.enter()?;
-        let Ok(mut done) = self.scan_done.try_lock() else {
-            return Err(Error::new(ErrorCode::InternalError, "another scan is running"));
-        };
-        if *done {
+        let Some(mut running) = self.begin_scan()? else {
             return Ok(ScanReport { listed: true, ..ScanReport::default() });
-        }
+        };
         let report = self.scan_device(on_page)?;
-        *done = report.listed;
+        running.completed = report.listed;
         Ok(report)
     }
 
-    /// Lets the next scan begin from the start.
+    /// Lets the next scan begin from the start. Does not wait for one that is running.
     pub fn reset_scan(&self) {
-        *self.scan_done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = false;
+        self.scan_progress().done = false;
+    }
+
+    fn scan_progress(&self) -> MutexGuard<'_, ScanProgress> {
+        self.scan_progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// `None`: the last scan ran to its end and has not been reset.
+    fn begin_scan(&self) -> Result<Option<RunningScan<'_>>> {
+        let mut progress = self.scan_progress();
+        if progress.running {
+            return Err(Error::new(ErrorCode::InternalError, "another scan is running"));
+        }
+        if progress.done {
+            return Ok(None);
+        }
+        *progress = ScanProgress { running: true, done: true };
+        Ok(Some(RunningScan { backend: self, completed: false }))
     }
 
     /// Scans if that is needed to know every object.
