@@ -7,18 +7,24 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "mooncake_nvme_kv.h"
+#include "mooncake_nvme_kv/device_memory.hpp"
 #include "mooncake_nvme_kv/library.hpp"
 #include "storage_backend.h"
+// Behind the header that brings glog.
+#include "mooncake_nvme_kv/glog.hpp"
 
 namespace mooncake {
 
@@ -30,12 +36,24 @@ static_assert(static_cast<int32_t>(ErrorCode::INVALID_READ) == MNKV_INVALID_READ
 static_assert(static_cast<int32_t>(ErrorCode::OBJECT_NOT_FOUND) == MNKV_OBJECT_NOT_FOUND);
 static_assert(static_cast<int32_t>(ErrorCode::KEYS_ULTRA_LIMIT) == MNKV_KEYS_ULTRA_LIMIT);
 
+/// What neither Mooncake's configuration nor the environment says.
+struct RustNvmeKvOptions {
+    /// Bytes behind every destination of BatchLoad, beyond its size, that may be written: a device
+    /// may leave padding there, which saves a copy. Mooncake's FileStorage provides 4096.
+    size_t destination_slack = 0;
+};
+
 /// A storage backend over one NVMe Key-Value namespace, configured by the MOONCAKE_NVME_KV_*
-/// environment variables when Init is called.
+/// environment variables when Init is called. MOONCAKE_NVME_KV_DRIVER=stub, Mooncake's test driver,
+/// selects an emulated namespace in the folder nvme_kv_blobs of the configured storage_filepath.
 ///
 /// Thread-safe after Init. Until Init has succeeded, and for an Init after that, every method
 /// answers INTERNAL_ERROR. The reason of an error is logged (glog where storage_backend.h brings
-/// it, standard error elsewhere). Destroy it when no call is running, and not from a handler.
+/// it, which then also gets the library's own lines; standard error elsewhere). Destroy it when no
+/// call is running, and not from a handler.
+///
+/// Slices are memory of the host. Memory of a CUDA device is refused with INVALID_PARAMS; that of
+/// other makers' devices must not be passed.
 ///
 /// What the library does not offer yet keeps the answer of Mooncake's own NVMe KV backend:
 /// ScanMeta succeeds without calling its handler; RemoveAll, ResetScanIterator and
@@ -47,15 +65,22 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
                                                     std::vector<StorageObjectMetadata>& metadatas)>;
 
     /// On the library that the program is linked with.
-    explicit RustNvmeKvStorageBackend(const FileStorageConfig& config)
-        : StorageBackendInterface(config), functions_(*mnkv_functions_get()) {}
+    explicit RustNvmeKvStorageBackend(const FileStorageConfig& config,
+                                      RustNvmeKvOptions options = {})
+        : StorageBackendInterface(config),
+          options_(options),
+          functions_(*mnkv_functions_get()),
+          log_to_glog_(functions_) {}
 
     /// On a library that was loaded from a path; the program need not be linked with it.
     RustNvmeKvStorageBackend(const FileStorageConfig& config,
-                             std::shared_ptr<const mooncake_nvme_kv::Library> library)
+                             std::shared_ptr<const mooncake_nvme_kv::Library> library,
+                             RustNvmeKvOptions options = {})
         : StorageBackendInterface(config),
+          options_(options),
           library_(std::move(library)),
-          functions_(library_->functions()) {}
+          functions_(library_->functions()),
+          log_to_glog_(functions_) {}
 
     RustNvmeKvStorageBackend(const RustNvmeKvStorageBackend&) = delete;
     RustNvmeKvStorageBackend& operator=(const RustNvmeKvStorageBackend&) = delete;
@@ -72,7 +97,7 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         if (backend_.load(std::memory_order_relaxed) != nullptr)
             return Fail("Init", MNKV_INTERNAL_ERROR, "already initialised");
         mnkv_backend* backend = nullptr;
-        const mnkv_status_t status = functions_.backend_open_from_environment(&backend);
+        const mnkv_status_t status = Open(&backend);
         if (status != MNKV_OK)
             return Fail("Init", status, LastError());
         backend_.store(backend, std::memory_order_release);
@@ -99,7 +124,13 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         Offload offload{std::move(complete_handler), {}};
         offload.objects.reserve(batch_object.size());
         size_t slice_count = 0;
-        for (const auto& [key, slices] : batch_object) slice_count += slices.size();
+        const mooncake_nvme_kv::DeviceMemory device_memory;
+        for (const auto& [key, slices] : batch_object) {
+            slice_count += slices.size();
+            for (const Slice& slice : slices)
+                if (slice.size > 0 && device_memory.Holds(slice.ptr))
+                    return Fail("BatchOffload", MNKV_INVALID_PARAMS, kDeviceMemory);
+        }
         std::vector<mnkv_slice> sources;
         sources.reserve(slice_count);  // so that pointers into it stay valid
         std::vector<mnkv_object> objects;
@@ -137,7 +168,10 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         targets.reserve(batched_slices.size());  // so that pointers into it stay valid
         std::vector<mnkv_destination> destinations;
         destinations.reserve(batched_slices.size());
+        const mooncake_nvme_kv::DeviceMemory device_memory;
         for (const auto& [key, slice] : batched_slices) {
+            if (slice.size > 0 && device_memory.Holds(slice.ptr))
+                return Fail("BatchLoad", MNKV_INVALID_PARAMS, kDeviceMemory);
             targets.push_back({slice.ptr, slice.size});
             destinations.push_back(
                 {sizeof(mnkv_destination), key.data(), key.size(), &targets.back(), 1});
@@ -176,7 +210,59 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         return {};
     }
 
+    /// Offers an arena that slices come from, so that transfers need not pin its pages each time. It
+    /// stays mapped until UnregisterMemory or the destruction. INVALID_PARAMS: it is empty or
+    /// overlaps one that is registered.
+    tl::expected<void, ErrorCode> RegisterMemory(void* start, size_t size) {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return Uninitialised("RegisterMemory");
+        const mnkv_status_t status = functions_.backend_register_memory(backend, start, size);
+        if (status != MNKV_OK) return Fail("RegisterMemory", status, LastError());
+        return {};
+    }
+
+    /// Takes the offer back. No call that uses the arena may be running.
+    tl::expected<void, ErrorCode> UnregisterMemory(void* start) {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return Uninitialised("UnregisterMemory");
+        const mnkv_status_t status = functions_.backend_unregister_memory(backend, start);
+        if (status != MNKV_OK) return Fail("UnregisterMemory", status, LastError());
+        return {};
+    }
+
    private:
+    static constexpr const char* kDeviceMemory =
+        "a slice is memory of a GPU; copy it to the host first";
+
+    mnkv_status_t Open(mnkv_backend** backend) const {
+        mnkv_config settings{};
+        settings.struct_size = sizeof(settings);
+        settings.destination_slack = options_.destination_slack;
+        if (!IsSet("MOONCAKE_NVME_KV_DRIVER", "stub")) {
+            return settings.destination_slack == 0
+                       ? functions_.backend_open_from_environment(backend)
+                       : functions_.backend_open_from_environment_and_config(&settings, backend);
+        }
+        // As Mooncake's test driver has them.
+        const std::filesystem::path folder =
+            std::filesystem::path(file_storage_config_.storage_filepath) / "nvme_kv_blobs";
+        std::error_code ignored;  // what cannot be created cannot be opened either
+        std::filesystem::create_directories(folder, ignored);
+        const std::string path = folder.string();
+        settings.device_path = path.c_str();
+        settings.transport = MNKV_TRANSPORT_EMULATED;
+        if (!IsSet("MOONCAKE_NVME_KV_QUEUE_DEPTH")) settings.queue_depth = 1;
+        if (!IsSet("MOONCAKE_NVME_KV_RUNTIME_TRANSFER_LIMIT"))
+            settings.runtime_transfer_limit = 128 * 1024;
+        return functions_.backend_open_from_environment_and_config(&settings, backend);
+    }
+
+    /// Whether an environment variable has a value; with `wanted`, whether it has that one.
+    static bool IsSet(const char* name, const std::string& wanted = {}) {
+        const char* const value = std::getenv(name);
+        return value != nullptr && *value != '\0' && (wanted.empty() || wanted == value);
+    }
+
     /// Whether Mooncake is configured to evict; its older configurations have no such field.
     bool Evicts() const {
         return [](const auto& config) {
@@ -247,8 +333,10 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
 #endif
     }
 
+    const RustNvmeKvOptions options_;
     const std::shared_ptr<const mooncake_nvme_kv::Library> library_;
     const mnkv_functions& functions_;
+    const mooncake_nvme_kv::LogToGlog log_to_glog_;
     std::mutex init_;
     std::atomic<mnkv_backend*> backend_{nullptr};
 };

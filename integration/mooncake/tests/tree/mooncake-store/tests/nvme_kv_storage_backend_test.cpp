@@ -38,10 +38,11 @@ bool Check(const char* what, bool passed) {
 
 int main() {
     const FileStorageConfig config;
-    const auto made = CreateStorageBackend(config);
+    auto made = CreateStorageBackend(config);
     bool passed = Check("what_the_factory_makes_stores_and_loads", StoresAndLoads(*made, "made"));
     passed &= Check("the_factory_and_the_test_mean_the_same_class",
                     dynamic_cast<NvmeKvStorageBackend*>(made.get()) != nullptr);
+    made.reset();  // one backend owns a namespace
     NvmeKvStorageBackend seen(config);
     passed &= Check("what_the_test_sees_stores_and_loads", StoresAndLoads(seen, "seen"));
     return passed ? 0 : 1;
