@@ -39,5 +39,6 @@ pub use executor::{
 pub use io_uring::IoUringExecutor;
 pub use ioctl::IoctlExecutor;
 pub use memory::{Destination, Payload, PayloadRange, Target, Value};
-pub use ownership::{Ownership, held_descriptors};
+pub use ownership::Ownership;
+pub(crate) use ownership::inherited_descriptors;
 pub use statistics::Statistics;

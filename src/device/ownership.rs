@@ -10,7 +10,7 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::error::{Error, ErrorCode, Result};
 
@@ -19,13 +19,21 @@ const DIRECTORIES: [&str; 2] = ["/run/lock", "/tmp"];
 /// Their folder there; everybody may lock.
 const FOLDER: &str = "mooncake-nvme-kv";
 
-/// Descriptors of all locks of this process, so that a forked child can close its copies.
-static HELD: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+/// Namespaces that one process can own at once.
+const MAX_HELD: usize = 1024;
+/// A place of [`HELD`] that holds no descriptor.
+const FREE: RawFd = -1;
+/// Descriptors of all lock files of this process, so that a forked child can close its copies
+/// without a lock and without memory.
+static HELD: [AtomicI32; MAX_HELD] = [const { AtomicI32::new(FREE) }; MAX_HELD];
 
 /// The right to change a namespace; given back when dropped.
 #[derive(Debug)]
 pub struct Ownership {
-    file: File,
+    file: Noted,
+    /// The process that took it. A lock belongs to whoever has a copy of its descriptor, so that
+    /// only the taker may give it back.
+    owner: u32,
 }
 
 impl Ownership {
@@ -48,7 +56,7 @@ impl Ownership {
             let message = format!("lock file {} of {path}: {error}", name.display());
             Error::new(ErrorCode::FileLockFail, message)
         };
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -56,6 +64,9 @@ impl Ownership {
             .mode(0o666)
             .open(&name)
             .map_err(|error| failed(&error))?;
+        // Before it is locked: no child gets a locked copy that it does not know of.
+        let noted = Noted::new(file)?;
+        let mut file = &noted.0;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
@@ -82,27 +93,55 @@ impl Ownership {
             .and_then(|()| file.rewind())
             .and_then(|()| file.write_all(holder.as_bytes()));
         written.map_err(|error| failed(&error))?;
-        held().push(file.as_raw_fd());
-        Ok(Ownership { file })
+        Ok(Ownership { file: noted, owner: std::process::id() })
     }
 }
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        let descriptor = self.file.as_raw_fd();
-        let mut held = held();
-        held.retain(|other| *other != descriptor);
+        if self.owner == std::process::id() {
+            // Ends the lock even if a child has a copy of the descriptor. Cannot fail on a
+            // descriptor that is open, and the close ends the lock otherwise.
+            let _ = self.file.0.unlock();
+        }
     }
 }
 
-fn held() -> std::sync::MutexGuard<'static, Vec<RawFd>> {
-    HELD.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// A lock file whose descriptor is in [`HELD`].
+#[derive(Debug)]
+struct Noted(File);
+
+impl Noted {
+    fn new(file: File) -> Result<Noted> {
+        let descriptor = file.as_raw_fd();
+        let noted = HELD.iter().any(|place| {
+            place.compare_exchange(FREE, descriptor, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        });
+        if noted {
+            return Ok(Noted(file));
+        }
+        Err(Error::new(
+            ErrorCode::FileLockFail,
+            format!("this process owns {MAX_HELD} namespaces, the most that are possible"),
+        ))
+    }
 }
 
-/// The descriptors of all locks held, for a child that was forked from this process: it shares the
-/// locks, and would keep them after its parent's death, unless it closes them.
-pub fn held_descriptors() -> Vec<RawFd> {
-    HELD.try_lock().map(|held| held.clone()).unwrap_or_default()
+impl Drop for Noted {
+    fn drop(&mut self) {
+        let descriptor = self.0.as_raw_fd();
+        HELD.iter().any(|place| {
+            place.compare_exchange(descriptor, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        });
+    }
+}
+
+/// The descriptors of all lock files, to be closed by a child that was just forked: it shares the
+/// locks, and would keep them after its parent's death. Forgets them. Safe in the child of a process
+/// with threads: it takes no lock and no memory.
+pub(crate) fn inherited_descriptors() -> impl Iterator<Item = RawFd> {
+    let descriptors = HELD.iter().map(|place| place.swap(FREE, Ordering::AcqRel));
+    descriptors.filter(|descriptor| *descriptor != FREE)
 }
 
 /// The folder, made if it is not there.
@@ -132,7 +171,10 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("mnkv-ownership-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let first = Ownership::take_in(&folder, "nguid-1", "/dev/ng0n1").unwrap();
-        assert!(held_descriptors().contains(&first.file.as_raw_fd()));
+        let held =
+            |descriptor| HELD.iter().any(|place| place.load(Ordering::Acquire) == descriptor);
+        let descriptor = first.file.0.as_raw_fd();
+        assert!(held(descriptor));
         let error = Ownership::take_in(&folder, "nguid-1", "/dev/ng5n1").unwrap_err();
         assert_eq!(error.code(), ErrorCode::FileLockFail);
         let who = format!("process {}", std::process::id());
