@@ -29,7 +29,8 @@
 // of its own callbacks is an MNKV_INTERNAL_ERROR.
 //
 // fork. In the child, calls on handles of the parent return MNKV_INTERNAL_ERROR and touch nothing
-// of the parent's; the child opens handles of its own. A callback must not return in the child.
+// of the parent's, who goes on owning its namespaces; the child opens handles of its own. A callback
+// must not return in the child.
 //
 // Unloading. The library stays loaded after dlclose. Closing all handles before gives back every
 // thread, descriptor and mapping.
@@ -78,9 +79,9 @@ typedef enum mnkv_status {
     MNKV_FILE_READ_FAIL = -1102,
     // A write failed.
     MNKV_FILE_WRITE_FAIL = -1103,
-    // Another process owns the namespace.
+    // The namespace has another owner, in this process or another one.
     MNKV_FILE_LOCK_FAIL = -1105,
-    // The device or a configured limit is full.
+    // The device or a configured limit is full, and the policy is to evict nothing.
     MNKV_KEYS_ULTRA_LIMIT = -1203,
 } mnkv_status;
 
@@ -112,6 +113,28 @@ typedef enum mnkv_checksum {
     MNKV_CHECKSUM_CRC32 = 1,
 } mnkv_checksum;
 
+// Which objects leave when a limit or the device's capacity is reached.
+typedef enum mnkv_eviction_policy {
+    // The ones not used for longest; storing and loading are uses.
+    MNKV_EVICTION_LRU = 0,
+    // The ones stored first.
+    MNKV_EVICTION_FIFO = 1,
+    // None: a full backend refuses new objects.
+    MNKV_EVICTION_NONE = 2,
+} mnkv_eviction_policy;
+
+// Who else may use the namespace, and what the backend may do to it.
+typedef enum mnkv_access {
+    // The backend owns the namespace; a second owner, in this process or another, is refused.
+    MNKV_ACCESS_EXCLUSIVE = 0,
+    // Nothing is changed and nothing is owned: beside an owner. What changes the device is
+    // NOT_SUPPORTED.
+    MNKV_ACCESS_READ_ONLY = 1,
+    // For experts who keep writers apart themselves: everything is allowed, nothing is owned.
+    // Two backends that write the same namespace lose objects of each other.
+    MNKV_ACCESS_SHARED = 2,
+} mnkv_access;
+
 // How urgent a log line is.
 typedef enum mnkv_log_level {
     // What was configured, found or decided.
@@ -128,7 +151,8 @@ typedef enum mnkv_log_level {
 // behind offloads. After it is closed, or in a forked child, a call returns INTERNAL_ERROR.
 typedef struct mnkv_backend mnkv_backend;
 
-// An open namespace without a backend: what is stored through it is no object of a backend.
+// An open namespace without a backend: what is stored through it is no object of a backend. It
+// owns nothing and is opened beside any owner, from whom nothing keeps its commands away.
 //
 // Every function that takes one is thread-safe and synchronous; when it has returned, no memory
 // of the caller is in use. After it is closed, or in a forked child, a call returns
@@ -190,9 +214,20 @@ typedef struct mnkv_config {
     // size; a device may leave padding there. Default 0. Mooncake's FileStorage provides the
     // rest of the last page. Has no environment variable.
     size_t destination_slack;
+    // One of `enum mnkv_eviction_policy`.
+    uint32_t eviction_policy;
+    // One of `enum mnkv_access`.
+    uint32_t access;
+    // Objects kept at most. Default 10,000,000. Has no environment variable.
+    uint64_t total_keys_limit;
+    // Bytes kept at most, as the device counts them: padded values of roots and chunks. Default
+    // 2 TiB, and never more than the namespace has. Has no environment variable.
+    uint64_t total_size_limit;
+    // Objects in one page of a scan at most. Default 20,000. Has no environment variable.
+    uint64_t scan_page_size;
 } mnkv_config;
 
-// Bytes to be stored. A size of 0 ignores `data`.
+// Bytes that are only read: a part of a payload, or a key. A size of 0 ignores `data`.
 typedef struct mnkv_slice {
     // The first byte; any alignment.
     const void *data;
@@ -223,6 +258,15 @@ typedef struct mnkv_object {
 // not throw or jump out. Anything but MNKV_OK ends the batch: no further object is begun, and
 // the offload returns that number.
 typedef mnkv_status_t (*mnkv_stored_fn)(void *user, const size_t *indexes, size_t count);
+
+// Gets the keys of objects that are about to be evicted, `keys[0 .. count]`, readable until the
+// callback returns. Loads do not find these objects any more, but they are deleted only when it
+// returns MNKV_OK; after anything else they are as before, and the call that evicts does not ask
+// again.
+//
+// It runs on the thread that called. It may call functions of the same backend, but not for the
+// keys that it was given, and not close it, and must not throw or jump out.
+typedef mnkv_status_t (*mnkv_evicted_fn)(void *user, const struct mnkv_slice *keys, size_t count);
 
 // Memory to be filled. A size of 0 ignores `data`.
 typedef struct mnkv_mut_slice {
@@ -314,6 +358,63 @@ typedef struct mnkv_identify {
 // versions, names and last errors.
 typedef void (*mnkv_log_fn)(void *user, int32_t level, const char *line, size_t size);
 
+// Gets a page of objects that a scan found: their keys, `keys[0 .. count]`, and the bytes of their
+// payloads, `sizes[0 .. count]`, readable until the callback returns.
+//
+// It runs on the thread that called, with no lock held; the objects of the page are not evicted
+// meanwhile. It may call functions of the same backend but not close it, and must not throw or
+// jump out. Anything but MNKV_OK ends the scan, which returns that number.
+typedef mnkv_status_t (*mnkv_page_fn)(void *user,
+                                      const struct mnkv_slice *keys,
+                                      const uint64_t *sizes,
+                                      size_t count);
+
+// What a scan saw. Counts are of values of the device, but `objects` of objects.
+typedef struct mnkv_scan_report {
+    // sizeof(mnkv_scan_report), set by the caller.
+    size_t struct_size;
+    // 1: the device can list its keys. 0: it cannot; nothing was scanned, keys that this backend
+    // has not met are asked for one by one, and objects of earlier runs count for no limit.
+    uint64_t listed;
+    // Objects reported.
+    uint64_t objects;
+    // Roots, visible and hidden.
+    uint64_t roots;
+    // Hidden roots, left by interrupted writes, that were deleted.
+    uint64_t purged;
+    // Values that are no roots: chunks, and orphans, which `mnkv_backend_sweep` tells apart.
+    uint64_t others;
+    // Values that begin like a root and are damaged.
+    uint64_t damaged;
+    // Keys that this backend cannot have written: of another length or wire profile.
+    uint64_t foreign;
+} mnkv_scan_report;
+
+// What the objects that the backend knows of take on the device.
+typedef struct mnkv_usage {
+    // sizeof(mnkv_usage), set by the caller.
+    size_t struct_size;
+    // 1: every object of the device is known, after a scan or because the device was empty. 0:
+    // objects of earlier runs may be missing in the counts.
+    uint64_t complete;
+    // Objects.
+    uint64_t objects;
+    // Values: roots and chunks.
+    uint64_t values;
+    // Bytes of the values, padding included.
+    uint64_t bytes;
+} mnkv_usage;
+
+// What a sweep found and did.
+typedef struct mnkv_sweep_report {
+    // sizeof(mnkv_sweep_report), set by the caller.
+    size_t struct_size;
+    // Values that no root refers to.
+    uint64_t orphans;
+    // How many of them were deleted; none in a dry run.
+    uint64_t deleted;
+} mnkv_sweep_report;
+
 // One pointer for every function of this header, so that a program that loads the library at
 // run time looks up a single symbol, `mnkv_functions_get`.
 //
@@ -345,6 +446,7 @@ typedef struct mnkv_functions {
                                      const struct mnkv_object *objects,
                                      size_t count,
                                      mnkv_stored_fn on_stored,
+                                     mnkv_evicted_fn on_evicted,
                                      void *user,
                                      mnkv_status_t *statuses);
     // `mnkv_backend_load`.
@@ -400,6 +502,29 @@ typedef struct mnkv_functions {
     mnkv_status_t (*backend_register_memory)(struct mnkv_backend *backend, void *start, size_t size);
     // `mnkv_backend_unregister_memory`.
     mnkv_status_t (*backend_unregister_memory)(struct mnkv_backend *backend, void *start);
+    // `mnkv_backend_scan`.
+    mnkv_status_t (*backend_scan)(struct mnkv_backend *backend,
+                                  mnkv_page_fn on_page,
+                                  void *user,
+                                  struct mnkv_scan_report *report);
+    // `mnkv_backend_reset_scan`.
+    mnkv_status_t (*backend_reset_scan)(struct mnkv_backend *backend);
+    // `mnkv_backend_usage`.
+    mnkv_status_t (*backend_usage)(struct mnkv_backend *backend, struct mnkv_usage *out);
+    // `mnkv_backend_remove`.
+    mnkv_status_t (*backend_remove)(struct mnkv_backend *backend, const void *key, size_t key_size);
+    // `mnkv_backend_remove_all`.
+    mnkv_status_t (*backend_remove_all)(struct mnkv_backend *backend, uint64_t *removed);
+    // `mnkv_backend_evict_above_watermark`.
+    mnkv_status_t (*backend_evict_above_watermark)(struct mnkv_backend *backend,
+                                                   double high,
+                                                   double low,
+                                                   mnkv_evicted_fn on_evicted,
+                                                   void *user);
+    // `mnkv_backend_sweep`.
+    mnkv_status_t (*backend_sweep)(struct mnkv_backend *backend,
+                                   bool dry_run,
+                                   struct mnkv_sweep_report *report);
 } mnkv_functions;
 
 #ifdef __cplusplus
@@ -411,7 +536,8 @@ extern "C" {
 // On success `*out` is the backend, which the caller closes with `mnkv_backend_close`; on
 // failure it is NULL and `mnkv_last_open_error` says why. INVALID_PARAMS for a bad or missing
 // setting, NOT_SUPPORTED for a transport that this build or machine lacks, FILE_OPEN_FAIL when
-// the device cannot be opened. Thread-safe, as long as nobody changes the environment.
+// the device cannot be opened, FILE_LOCK_FAIL when the namespace has another owner, whom the text
+// names (see `enum mnkv_access`). Thread-safe, as long as nobody changes the environment.
 mnkv_status_t mnkv_backend_open_from_environment(struct mnkv_backend **out);
 
 // Opens the namespace that `config` names; the environment is not read. `config` may be freed
@@ -425,7 +551,7 @@ mnkv_status_t mnkv_backend_open_from_environment_and_config(const struct mnkv_co
                                                             struct mnkv_backend **out);
 
 // Closes a backend: new calls fail, calls under way are waited for, and then its threads,
-// descriptors, rings and memory are given back. NULL is MNKV_OK and does nothing.
+// descriptors, rings, memory and the ownership of the namespace are given back. NULL is MNKV_OK and does nothing.
 //
 // No callback of the backend runs after it has returned. From inside a callback of the same
 // backend, from the log callback, for a backend that is closed already and in a forked child it
@@ -440,15 +566,21 @@ mnkv_status_t mnkv_backend_close(struct mnkv_backend *backend);
 // several times; its objects are stored in the order of the batch. `on_stored`, which may be
 // NULL, is called with `user` as objects become readable.
 //
+// When a limit or the device's capacity is reached and the policy allows it, other objects are
+// evicted: `on_evicted`, which may be NULL, is called with `user` and their keys before they are
+// deleted. Objects of the batch whose `on_stored` has not returned are never among them.
+//
 // `statuses`, which may be NULL, gets the status of each object: `count` entries, all written.
 // The call returns MNKV_OK when every object is stored; what `on_stored` returned, if that was
-// not MNKV_OK; INVALID_READ when some objects are stored; else the status of the first object
-// that failed with more than INVALID_READ or OBJECT_ALREADY_EXISTS. An empty batch is
-// INVALID_KEY.
+// not MNKV_OK; then what `on_evicted` returned, likewise; INVALID_READ when some objects are
+// stored; else the status of the first object that failed with more than INVALID_READ or
+// OBJECT_ALREADY_EXISTS. An object that finds no room is KEYS_ULTRA_LIMIT when the policy is to
+// evict nothing, INVALID_READ otherwise. An empty batch is INVALID_KEY.
 mnkv_status_t mnkv_backend_offload(struct mnkv_backend *backend,
                                    const struct mnkv_object *objects,
                                    size_t count,
                                    mnkv_stored_fn on_stored,
+                                   mnkv_evicted_fn on_evicted,
                                    void *user,
                                    mnkv_status_t *statuses);
 
@@ -474,8 +606,8 @@ mnkv_status_t mnkv_backend_exists(struct mnkv_backend *backend,
                                   size_t key_size,
                                   bool *out);
 
-// Sets `*out` to whether the device still takes objects: false only when it says itself that it
-// is full. Thread-safe.
+// Sets `*out` to whether new objects are taken: false only when the policy is to evict nothing and
+// a limit is reached or the device says itself that it is full. Thread-safe.
 mnkv_status_t mnkv_backend_is_enabled(struct mnkv_backend *backend, bool *out);
 
 // Offers `size` bytes at `start`, say an arena that destinations come from, so that transfers into
@@ -571,6 +703,64 @@ size_t mnkv_device_last_error(const struct mnkv_device *device, char *buffer, si
 
 // The function table of the library; never NULL, valid for the life of the process. Thread-safe.
 const struct mnkv_functions *mnkv_functions_get(void);
+
+// Finds what is on the device, as after a restart: calls `on_page`, which may be NULL, with `user`
+// for each page of objects, each object once. May run beside every other call; objects stored
+// meanwhile need not be reported. Hidden versions of objects are deleted on the way.
+//
+// After a completed scan another one reports nothing until `mnkv_backend_reset_scan`. `*report`,
+// whose `struct_size` the caller has set, is filled on success, unless `report` is NULL.
+// What `on_page` returned, if that was not MNKV_OK; INTERNAL_ERROR while another scan runs;
+// FILE_READ_FAIL when the device fails: what only this scan had found is forgotten then, and the
+// scan can be repeated.
+mnkv_status_t mnkv_backend_scan(struct mnkv_backend *backend,
+                                mnkv_page_fn on_page,
+                                void *user,
+                                struct mnkv_scan_report *report);
+
+// Lets the next scan begin from the start and report every object again. Thread-safe.
+mnkv_status_t mnkv_backend_reset_scan(struct mnkv_backend *backend);
+
+// Fills `*out`, whose `struct_size` the caller has set. Thread-safe.
+mnkv_status_t mnkv_backend_usage(struct mnkv_backend *backend, struct mnkv_usage *out);
+
+// Removes one object. Loads of it that are under way end with its bytes or with OBJECT_NOT_FOUND.
+//
+// OBJECT_NOT_FOUND when it is proven absent; INVALID_READ while an earlier Store without an answer
+// may make it appear again; after FILE_READ_FAIL and FILE_WRITE_FAIL it may be stored or not.
+// Thread-safe.
+mnkv_status_t mnkv_backend_remove(struct mnkv_backend *backend, const void *key, size_t key_size);
+
+// Removes every object, those of earlier runs included; the backend stays usable. Values that no
+// root refers to stay, see `mnkv_backend_sweep`.
+//
+// `*removed`, unless `removed` is NULL, gets how many objects were removed. After an error what
+// could be removed is gone, and the call can be repeated. Thread-safe.
+mnkv_status_t mnkv_backend_remove_all(struct mnkv_backend *backend, uint64_t *removed);
+
+// When more than `high` times the size limit is stored, evicts objects down to `low` times it,
+// whatever the policy, the oldest first; both are ratios, 0 <= low <= high <= 1. The limit is
+// `total_size_limit` (see mnkv_config) or what the namespace holds, whichever is less.
+//
+// `on_evicted`, which may be NULL, is called with `user` several times when many objects leave;
+// together it gets the keys of all. What it returned, if that was not MNKV_OK; INVALID_PARAMS for
+// bad ratios. Thread-safe.
+mnkv_status_t mnkv_backend_evict_above_watermark(struct mnkv_backend *backend,
+                                                 double high,
+                                                 double low,
+                                                 mnkv_evicted_fn on_evicted,
+                                                 void *user);
+
+// Deletes orphans: values that no root refers to, which crashes leave and which count for no
+// limit; with `dry_run`, only counts them. Reads the whole device. May run beside every other call
+// and never touches what an offload under way has written. The namespace must have no other
+// writer, Mooncake's C++ backend included.
+//
+// `*report`, whose `struct_size` the caller has set, is filled on success, unless `report` is NULL.
+// NOT_SUPPORTED for a device that cannot list its keys; INTERNAL_ERROR while another sweep runs.
+mnkv_status_t mnkv_backend_sweep(struct mnkv_backend *backend,
+                                 bool dry_run,
+                                 struct mnkv_sweep_report *report);
 
 // Sends the log lines of the whole process to `callback`, with `user`; NULL restores the
 // default, which writes warnings and errors to standard error.

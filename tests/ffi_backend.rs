@@ -72,7 +72,8 @@ fn empty_keys_payloads_and_slices_ignore_their_pointers() {
     }
     // SAFETY: nothing is followed.
     let status = unsafe {
-        mnkv_backend_offload(backend, ptr::null(), 0, None, ptr::null_mut(), ptr::null_mut())
+        let none = ptr::null_mut();
+        mnkv_backend_offload(backend, ptr::null(), 0, None, None, none, ptr::null_mut())
     };
     assert_eq!(status, INVALID_KEY);
     assert!(error(backend).contains("no object"), "{}", error(backend));
@@ -111,7 +112,8 @@ fn null_with_a_size_is_refused_by_name_and_every_item_gets_the_status() {
         assert_eq!(load(destinations.as_ptr(), usize::MAX, statuses.as_mut_ptr()), INVALID_PARAMS);
         let offload = mnkv_backend_offload;
         let none = ptr::null_mut();
-        assert_eq!(offload(backend, ptr::null(), 1, None, none, ptr::null_mut()), INVALID_PARAMS);
+        let status = offload(backend, ptr::null(), 1, None, None, none, ptr::null_mut());
+        assert_eq!(status, INVALID_PARAMS);
         assert_eq!(mnkv_backend_exists(backend, ptr::null(), 1, &mut false), INVALID_PARAMS);
         let key = b"k".as_ptr().cast();
         assert_eq!(mnkv_backend_exists(backend, key, 1, ptr::null_mut()), INVALID_PARAMS);

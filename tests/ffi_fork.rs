@@ -2,6 +2,7 @@
 
 mod ffi_support;
 
+use std::ffi::CStr;
 use std::ptr;
 
 use ffi_support::*;
@@ -44,8 +45,61 @@ fn inherited_is_refused(backend: *mut mnkv_backend, device: *mut mnkv_device) ->
     ]
 }
 
+/// How many lock files of namespaces this process has open.
+fn open_lock_files() -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("Linux");
+    let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.filter(|target| target.to_string_lossy().contains("mooncake-nvme-kv/")).count()
+}
+
+fn try_to_open(path: &CStr) -> mnkv_status_t {
+    let mut backend = ptr::null_mut();
+    // SAFETY: both pointers are good.
+    unsafe { mnkv_backend_open(&config(path), &mut backend) }
+}
+
+/// The namespace belongs to the parent as long as the parent has it open, and no longer, whatever
+/// its children do.
+fn ownership_stays_with_the_parent() {
+    let path = fresh_path();
+    let backend = open_with(&config(&path));
+    assert_eq!(open_lock_files(), 1);
+    let refused = || {
+        first_failed(&[
+            open_lock_files() == 0,
+            try_to_open(&path) == LOCK_FAIL,
+            // SAFETY: any handle may be closed.
+            unsafe { mnkv_backend_close(backend) } == INTERNAL_ERROR,
+            try_to_open(&path) == LOCK_FAIL,
+        ])
+    };
+    assert_eq!(in_a_child(refused), 0);
+    assert_eq!(try_to_open(&path), LOCK_FAIL, "after the child's end");
+
+    // SAFETY: the child only waits, and ends by a signal.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(60);
+            libc::pause();
+            libc::_exit(0);
+        }
+        child
+    };
+    assert!(child > 0, "{}", std::io::Error::last_os_error());
+    close(backend);
+    let again = try_to_open(&path);
+    // SAFETY: the child was forked above and not waited for.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        assert_eq!(libc::waitpid(child, &mut 0, 0), child);
+    }
+    assert_eq!(again, OK, "beside a child: {}", thread_error());
+}
+
 #[test]
 fn a_child_is_refused_on_inherited_handles_and_may_open_its_own() {
+    ownership_stays_with_the_parent();
     let backend = open();
     let path = fresh_path();
     let mut device = ptr::null_mut();

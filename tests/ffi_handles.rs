@@ -201,7 +201,7 @@ fn arrays_are_walked_by_the_size_of_their_first_struct() {
         unsafe {
             let from = objects.as_ptr().cast();
             let (user, statuses) = (ptr::null_mut(), ptr::null_mut());
-            mnkv_backend_offload(backend, from, objects.len(), None, user, statuses)
+            mnkv_backend_offload(backend, from, objects.len(), None, None, user, statuses)
         }
     };
     assert_eq!(offload(&objects), OK, "{}", error(backend));

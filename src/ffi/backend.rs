@@ -6,12 +6,14 @@ use std::ptr;
 use super::bytes::{self, input, output};
 use super::capabilities::{self, mnkv_capabilities};
 use super::config::{mnkv_config, read_config, read_environment_and_config};
+use super::fork;
 use super::guard::guarded;
 use super::handle::{self, Registry};
+use super::lifecycle::{Told, mnkv_evicted_fn};
 use super::object::{mnkv_destination, mnkv_object, read_destinations, read_objects};
 use super::sized;
 use super::status::{OK, mnkv_status_t};
-use crate::backend::{Backend, OffloadReport};
+use crate::backend::{Backend, Handlers, OffloadReport};
 use crate::config::{Config, IoConcurrency, ProcessEnvironment, Transport};
 use crate::error::{Error, ErrorCode, Result};
 
@@ -46,7 +48,8 @@ pub type mnkv_stored_fn = Option<
 /// On success `*out` is the backend, which the caller closes with `mnkv_backend_close`; on
 /// failure it is NULL and `mnkv_last_open_error` says why. INVALID_PARAMS for a bad or missing
 /// setting, NOT_SUPPORTED for a transport that this build or machine lacks, FILE_OPEN_FAIL when
-/// the device cannot be opened. Thread-safe, as long as nobody changes the environment.
+/// the device cannot be opened, FILE_LOCK_FAIL when the namespace has another owner, whom the text
+/// names (see `enum mnkv_access`). Thread-safe, as long as nobody changes the environment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mnkv_backend_open_from_environment(
     out: *mut *mut mnkv_backend,
@@ -104,13 +107,14 @@ pub unsafe extern "C" fn mnkv_backend_open_from_environment_and_config(
 }
 
 fn open(config: &Config, slack: usize) -> Result<*mut mnkv_backend> {
+    fork::watch();
     let backend = Backend::open(config)?;
     let transport = config.connector.transport;
     Ok(HANDLES.open(OpenBackend { backend, io: config.io, transport, slack }))
 }
 
 /// Closes a backend: new calls fail, calls under way are waited for, and then its threads,
-/// descriptors, rings and memory are given back. NULL is MNKV_OK and does nothing.
+/// descriptors, rings, memory and the ownership of the namespace are given back. NULL is MNKV_OK and does nothing.
 ///
 /// No callback of the backend runs after it has returned. From inside a callback of the same
 /// backend, from the log callback, for a backend that is closed already and in a forked child it
@@ -131,21 +135,28 @@ pub unsafe extern "C" fn mnkv_backend_close(backend: *mut mnkv_backend) -> mnkv_
 /// several times; its objects are stored in the order of the batch. `on_stored`, which may be
 /// NULL, is called with `user` as objects become readable.
 ///
+/// When a limit or the device's capacity is reached and the policy allows it, other objects are
+/// evicted: `on_evicted`, which may be NULL, is called with `user` and their keys before they are
+/// deleted. Objects of the batch whose `on_stored` has not returned are never among them.
+///
 /// `statuses`, which may be NULL, gets the status of each object: `count` entries, all written.
 /// The call returns MNKV_OK when every object is stored; what `on_stored` returned, if that was
-/// not MNKV_OK; INVALID_READ when some objects are stored; else the status of the first object
-/// that failed with more than INVALID_READ or OBJECT_ALREADY_EXISTS. An empty batch is
-/// INVALID_KEY.
+/// not MNKV_OK; then what `on_evicted` returned, likewise; INVALID_READ when some objects are
+/// stored; else the status of the first object that failed with more than INVALID_READ or
+/// OBJECT_ALREADY_EXISTS. An object that finds no room is KEYS_ULTRA_LIMIT when the policy is to
+/// evict nothing, INVALID_READ otherwise. An empty batch is INVALID_KEY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mnkv_backend_offload(
     backend: *mut mnkv_backend,
     objects: *const mnkv_object,
     count: usize,
     on_stored: mnkv_stored_fn,
+    on_evicted: mnkv_evicted_fn,
     user: *mut c_void,
     statuses: *mut mnkv_status_t,
 ) -> mnkv_status_t {
-    let mut refused = OK;
+    let mut stored = Told::new("completion");
+    let mut evicted = Told::new("eviction");
     let mut statuses = Statuses::new(statuses, count);
     let status = guarded!(
         |error: Error| {
@@ -157,12 +168,16 @@ pub unsafe extern "C" fn mnkv_backend_offload(
             // SAFETY: the caller's promise, as the header says it.
             let objects = unsafe { read_objects(objects, count)? };
             let report = HANDLES.call(backend, |open| {
-                open.backend.offload(&objects.borrowed(), &mut |stored| {
-                    let Some(on_stored) = on_stored else { return Ok(()) };
-                    // SAFETY: the caller's function and its own pointer; `stored` lives.
-                    refused = unsafe { on_stored(user, stored.as_ptr(), stored.len()) };
-                    if refused == OK { Ok(()) } else { Err(refusal(refused)) }
-                })
+                let handlers = Handlers {
+                    on_stored: &mut |indexes| {
+                        let Some(on_stored) = on_stored else { return Ok(()) };
+                        // SAFETY: the caller's function and its own pointer; `indexes` lives.
+                        stored.with(unsafe { on_stored(user, indexes.as_ptr(), indexes.len()) })
+                    },
+                    // SAFETY: the caller's function and its own pointer.
+                    on_evicted: &mut |keys| unsafe { evicted.keys(on_evicted, user, keys) },
+                };
+                open.backend.offload_with(&objects.borrowed(), handlers)
             })?;
             // SAFETY: as above.
             unsafe { statuses.write(&report.results) };
@@ -170,7 +185,8 @@ pub unsafe extern "C" fn mnkv_backend_offload(
             Ok(OK)
         }
     );
-    if refused == OK { status } else { refused }
+    // Without the eviction there may have been room after all.
+    if status == OK { OK } else { stored.or(evicted.or(status)) }
 }
 
 /// Loads a batch of objects. The size of a destination must be the object's.
@@ -231,8 +247,8 @@ pub unsafe extern "C" fn mnkv_backend_exists(
     })
 }
 
-/// Sets `*out` to whether the device still takes objects: false only when it says itself that it
-/// is full. Thread-safe.
+/// Sets `*out` to whether new objects are taken: false only when the policy is to evict nothing and
+/// a limit is reached or the device says itself that it is full. Thread-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mnkv_backend_is_enabled(
     backend: *mut mnkv_backend,
@@ -263,9 +279,10 @@ pub unsafe extern "C" fn mnkv_backend_register_memory(
             let what = format!("memory of {size} bytes at {start:p} is empty; register some");
             return Err(bytes::invalid(what));
         }
-        // SAFETY: the caller's promise, as the header says it.
-        HANDLES
-            .call(backend, |open| unsafe { open.backend.register_memory(start.cast(), size) })?;
+        HANDLES.call(backend, |open| {
+            // SAFETY: the caller's promise, as the header says it.
+            unsafe { open.backend.register_memory(start.cast(), size) }
+        })?;
         Ok(OK)
     })
 }
@@ -368,12 +385,6 @@ impl Statuses {
             unsafe { self.to.add(index).write(error.code() as mnkv_status_t) };
         }
     }
-}
-
-/// What a completion callback that returned `status` is to the backend.
-fn refusal(status: mnkv_status_t) -> Error {
-    let message = format!("the completion callback returned {status}");
-    Error::new(ErrorCode::InternalError, message)
 }
 
 /// The end of an offload as Mooncake wants it.

@@ -46,6 +46,32 @@ pub enum mnkv_checksum {
     MNKV_CHECKSUM_CRC32 = 1,
 }
 
+/// Which objects leave when a limit or the device's capacity is reached.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum mnkv_eviction_policy {
+    /// The ones not used for longest; storing and loading are uses.
+    MNKV_EVICTION_LRU = 0,
+    /// The ones stored first.
+    MNKV_EVICTION_FIFO = 1,
+    /// None: a full backend refuses new objects.
+    MNKV_EVICTION_NONE = 2,
+}
+
+/// Who else may use the namespace, and what the backend may do to it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum mnkv_access {
+    /// The backend owns the namespace; a second owner, in this process or another, is refused.
+    MNKV_ACCESS_EXCLUSIVE = 0,
+    /// Nothing is changed and nothing is owned: beside an owner. What changes the device is
+    /// NOT_SUPPORTED.
+    MNKV_ACCESS_READ_ONLY = 1,
+    /// For experts who keep writers apart themselves: everything is allowed, nothing is owned.
+    /// Two backends that write the same namespace lose objects of each other.
+    MNKV_ACCESS_SHARED = 2,
+}
+
 /// Settings for an open. Each is named after its environment variable, MOONCAKE_NVME_KV_ and the
 /// name in capitals, and 0 or NULL selects the default that an unset variable has. The
 /// environment itself is not read, except by `mnkv_backend_open_from_environment_and_config`. The
@@ -96,6 +122,17 @@ pub struct mnkv_config {
     /// size; a device may leave padding there. Default 0. Mooncake's FileStorage provides the
     /// rest of the last page. Has no environment variable.
     pub destination_slack: usize,
+    /// One of `enum mnkv_eviction_policy`.
+    pub eviction_policy: u32,
+    /// One of `enum mnkv_access`.
+    pub access: u32,
+    /// Objects kept at most. Default 10,000,000. Has no environment variable.
+    pub total_keys_limit: u64,
+    /// Bytes kept at most, as the device counts them: padded values of roots and chunks. Default
+    /// 2 TiB, and never more than the namespace has. Has no environment variable.
+    pub total_size_limit: u64,
+    /// Objects in one page of a scan at most. Default 20,000. Has no environment variable.
+    pub scan_page_size: u64,
 }
 
 // SAFETY: repr(C), struct_size first, and the rest are numbers and a pointer.
@@ -139,6 +176,11 @@ const DEFAULT: mnkv_config = mnkv_config {
     read_plan_batch_size: 0,
     command_timeout_ms: 0,
     destination_slack: 0,
+    eviction_policy: 0,
+    access: 0,
+    total_keys_limit: 0,
+    total_size_limit: 0,
+    scan_page_size: 0,
 };
 
 /// The settings in `config`, and its slack behind destinations.
@@ -147,13 +189,13 @@ const DEFAULT: mnkv_config = mnkv_config {
 /// As [`settings`].
 pub(super) unsafe fn read_config(config: *const mnkv_config) -> Result<(Config, usize)> {
     // SAFETY: the caller's promise.
-    let (settings, slack) = unsafe { settings(config)? };
+    let (config, settings) = unsafe { settings(config)? };
     if !settings.contains_key(DEVICE_PATH) {
         return Err(invalid(
             "mnkv_config.device_path is NULL; name the namespace, e.g. /dev/ng0n1",
         ));
     }
-    Ok((Config::from_environment(&settings)?, slack))
+    Ok((with_limits(&config, Config::from_environment(&settings)?), config.destination_slack))
 }
 
 /// The settings of the process's environment, but for those that `config` has, and its slack
@@ -165,8 +207,25 @@ pub(super) unsafe fn read_environment_and_config(
     config: *const mnkv_config,
 ) -> Result<(Config, usize)> {
     // SAFETY: the caller's promise.
-    let (settings, slack) = unsafe { settings(config)? };
-    Ok((Config::from_environment(&Overridden(settings))?, slack))
+    let (config, settings) = unsafe { settings(config)? };
+    let environment = Overridden(settings);
+    Ok((with_limits(&config, Config::from_environment(&environment)?), config.destination_slack))
+}
+
+/// `to` with the limits of `from`, which have no variables.
+fn with_limits(from: &mnkv_config, mut to: Config) -> Config {
+    let limits = &mut to.lifecycle;
+    if from.total_keys_limit != 0 {
+        limits.max_objects = from.total_keys_limit;
+    }
+    if from.total_size_limit != 0 {
+        limits.max_bytes = from.total_size_limit;
+    }
+    if from.scan_page_size != 0 {
+        // Larger pages than the largest number cannot be told from it.
+        limits.scan_page = u32::try_from(from.scan_page_size).unwrap_or(u32::MAX);
+    }
+    to
 }
 
 /// The process's environment under settings that come first.
@@ -180,19 +239,21 @@ impl Environment for Overridden {
 
 const DEVICE_PATH: &str = "MOONCAKE_NVME_KV_DEVICE_PATH";
 
-/// What `config` sets, as an environment that holds nothing else, so that defaults, derivations
-/// and limits are the same; and its slack behind destinations.
+/// The struct at `config`, and what it sets as an environment that holds nothing else, so that
+/// defaults, derivations and caps are the same.
 ///
 /// # Safety
 /// `config` is NULL or points to as many bytes as its `struct_size` says, and its `device_path`
 /// is NULL or NUL-terminated.
-unsafe fn settings(config: *const mnkv_config) -> Result<(HashMap<String, String>, usize)> {
+unsafe fn settings(config: *const mnkv_config) -> Result<(mnkv_config, HashMap<String, String>)> {
     // SAFETY: the caller's promise.
     let config = unsafe { sized::read(config)? };
     let words = [
         ("TRANSPORT", config.transport, &["auto", "io_uring", "ioctl", "emulated"][..]),
         ("WIRE_PROFILE", config.wire_profile, &["mooncake", "spec"]),
         ("CHECKSUM", config.checksum, &["xxh32", "crc32"]),
+        ("EVICTION_POLICY", config.eviction_policy, &["lru", "fifo", "none"]),
+        ("ACCESS", config.access, &["exclusive", "read_only", "shared"]),
     ];
     let numbers = [
         ("NSID", config.nsid),
@@ -229,7 +290,7 @@ unsafe fn settings(config: *const mnkv_config) -> Result<(HashMap<String, String
             set(name, number.to_string());
         }
     }
-    Ok((settings, config.destination_slack))
+    Ok((config, settings))
 }
 
 /// # Safety

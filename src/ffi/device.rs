@@ -16,7 +16,8 @@ use crate::device::{
 };
 use crate::error::{Error, ErrorCode, Result};
 
-/// An open namespace without a backend: what is stored through it is no object of a backend.
+/// An open namespace without a backend: what is stored through it is no object of a backend. It
+/// owns nothing and is opened beside any owner, from whom nothing keeps its commands away.
 ///
 /// Every function that takes one is thread-safe and synchronous; when it has returned, no memory
 /// of the caller is in use. After it is closed, or in a forked child, a call returns

@@ -43,6 +43,7 @@ pub struct mnkv_functions {
         objects: *const mnkv_object,
         count: usize,
         on_stored: mnkv_stored_fn,
+        on_evicted: mnkv_evicted_fn,
         user: *mut c_void,
         statuses: *mut mnkv_status_t,
     ) -> mnkv_status_t,
@@ -133,6 +134,41 @@ pub struct mnkv_functions {
     /// `mnkv_backend_unregister_memory`.
     pub backend_unregister_memory:
         unsafe extern "C" fn(backend: *mut mnkv_backend, start: *mut c_void) -> mnkv_status_t,
+    /// `mnkv_backend_scan`.
+    pub backend_scan: unsafe extern "C" fn(
+        backend: *mut mnkv_backend,
+        on_page: mnkv_page_fn,
+        user: *mut c_void,
+        report: *mut mnkv_scan_report,
+    ) -> mnkv_status_t,
+    /// `mnkv_backend_reset_scan`.
+    pub backend_reset_scan: unsafe extern "C" fn(backend: *mut mnkv_backend) -> mnkv_status_t,
+    /// `mnkv_backend_usage`.
+    pub backend_usage:
+        unsafe extern "C" fn(backend: *mut mnkv_backend, out: *mut mnkv_usage) -> mnkv_status_t,
+    /// `mnkv_backend_remove`.
+    pub backend_remove: unsafe extern "C" fn(
+        backend: *mut mnkv_backend,
+        key: *const c_void,
+        key_size: usize,
+    ) -> mnkv_status_t,
+    /// `mnkv_backend_remove_all`.
+    pub backend_remove_all:
+        unsafe extern "C" fn(backend: *mut mnkv_backend, removed: *mut u64) -> mnkv_status_t,
+    /// `mnkv_backend_evict_above_watermark`.
+    pub backend_evict_above_watermark: unsafe extern "C" fn(
+        backend: *mut mnkv_backend,
+        high: f64,
+        low: f64,
+        on_evicted: mnkv_evicted_fn,
+        user: *mut c_void,
+    ) -> mnkv_status_t,
+    /// `mnkv_backend_sweep`.
+    pub backend_sweep: unsafe extern "C" fn(
+        backend: *mut mnkv_backend,
+        dry_run: bool,
+        report: *mut mnkv_sweep_report,
+    ) -> mnkv_status_t,
 }
 
 static FUNCTIONS: mnkv_functions = mnkv_functions {
@@ -164,6 +200,13 @@ static FUNCTIONS: mnkv_functions = mnkv_functions {
     backend_open_from_environment_and_config: mnkv_backend_open_from_environment_and_config,
     backend_register_memory: mnkv_backend_register_memory,
     backend_unregister_memory: mnkv_backend_unregister_memory,
+    backend_scan: mnkv_backend_scan,
+    backend_reset_scan: mnkv_backend_reset_scan,
+    backend_usage: mnkv_backend_usage,
+    backend_remove: mnkv_backend_remove,
+    backend_remove_all: mnkv_backend_remove_all,
+    backend_evict_above_watermark: mnkv_backend_evict_above_watermark,
+    backend_sweep: mnkv_backend_sweep,
 };
 
 /// The function table of the library; never NULL, valid for the life of the process. Thread-safe.

@@ -6,6 +6,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `backend`, `object`, `capabilities` | a backend: offload, load, exists |
+//! | `lifecycle` | a backend: scan, usage, remove, evict, sweep |
 //! | `device` | single commands of a namespace, for experiments |
 //! | `config`, `status`, `log`, `version`, `functions` | what they share |
 //! | `guard` | no panic crosses the boundary |
@@ -24,6 +25,7 @@ mod fork;
 mod functions;
 mod guard;
 mod handle;
+mod lifecycle;
 mod log;
 mod object;
 mod sized;
@@ -35,6 +37,7 @@ pub use capabilities::*;
 pub use config::*;
 pub use device::*;
 pub use functions::*;
+pub use lifecycle::*;
 pub use log::*;
 pub use object::*;
 pub use status::*;

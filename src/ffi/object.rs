@@ -8,7 +8,7 @@ use crate::backend::{ObjectToLoad, ObjectToStore};
 use crate::device::Destination;
 use crate::error::Result;
 
-/// Bytes to be stored. A size of 0 ignores `data`.
+/// Bytes that are only read: a part of a payload, or a key. A size of 0 ignores `data`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct mnkv_slice {

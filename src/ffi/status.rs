@@ -37,9 +37,9 @@ pub enum mnkv_status {
     MNKV_FILE_READ_FAIL = -1102,
     /// A write failed.
     MNKV_FILE_WRITE_FAIL = -1103,
-    /// Another process owns the namespace.
+    /// The namespace has another owner, in this process or another one.
     MNKV_FILE_LOCK_FAIL = -1105,
-    /// The device or a configured limit is full.
+    /// The device or a configured limit is full, and the policy is to evict nothing.
     MNKV_KEYS_ULTRA_LIMIT = -1203,
 }
 

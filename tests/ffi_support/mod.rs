@@ -15,6 +15,9 @@ pub const INVALID_PARAMS: mnkv_status_t = mnkv_status::MNKV_INVALID_PARAMS as mn
 pub const INVALID_READ: mnkv_status_t = mnkv_status::MNKV_INVALID_READ as mnkv_status_t;
 pub const NOT_FOUND: mnkv_status_t = mnkv_status::MNKV_OBJECT_NOT_FOUND as mnkv_status_t;
 pub const EXISTS: mnkv_status_t = mnkv_status::MNKV_OBJECT_ALREADY_EXISTS as mnkv_status_t;
+pub const NOT_SUPPORTED: mnkv_status_t = mnkv_status::MNKV_NOT_SUPPORTED as mnkv_status_t;
+pub const LOCK_FAIL: mnkv_status_t = mnkv_status::MNKV_FILE_LOCK_FAIL as mnkv_status_t;
+pub const FULL: mnkv_status_t = mnkv_status::MNKV_KEYS_ULTRA_LIMIT as mnkv_status_t;
 
 /// A name of a memory namespace that no other test uses.
 pub fn fresh_path() -> CString {
@@ -108,7 +111,8 @@ pub fn put(backend: *mut mnkv_backend, key: &[u8], payload: &[u8]) -> mnkv_statu
     let objects = [object(key, &slices)];
     // SAFETY: everything lives during the call.
     unsafe {
-        mnkv_backend_offload(backend, objects.as_ptr(), 1, None, ptr::null_mut(), ptr::null_mut())
+        let none = ptr::null_mut();
+        mnkv_backend_offload(backend, objects.as_ptr(), 1, None, None, none, ptr::null_mut())
     }
 }
 
@@ -165,6 +169,7 @@ pub fn offload<F: FnMut(&[usize]) -> mnkv_status_t>(
             objects.as_ptr(),
             objects.len(),
             Some(on_stored::<F>),
+            None,
             user(&mut told),
             statuses.as_mut_ptr(),
         )
