@@ -1,7 +1,7 @@
 //! What every operation shares: the device, the layout's parameters, and what is known of keys.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use super::index::{Fingerprint, Footprint, Index};
@@ -40,6 +40,10 @@ pub(super) struct Core {
     pub(super) quota: Quota,
     pub(super) lifecycle: LifecycleConfig,
     pub(super) claims: Claims,
+    /// Objects that were removed or evicted so far.
+    pub(super) destroyed: AtomicU64,
+    /// [`Backend::close`](super::Backend::close) was called: nothing long is begun.
+    pub(super) closing: AtomicBool,
     /// The device has answered that it does not implement Exist.
     pub(super) no_exist: AtomicBool,
 }
@@ -65,6 +69,8 @@ impl Core {
             index: Index::new(),
             manifests: ManifestCache::new(MANIFEST_CACHE_BYTES),
             claims: Claims::default(),
+            destroyed: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
             no_exist: AtomicBool::new(false),
         }
     }

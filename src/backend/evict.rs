@@ -15,6 +15,8 @@ pub type OnEvicted<'h> = &'h mut dyn FnMut(&[Vec<u8>]) -> Result<()>;
 
 /// Objects that are evicted together, at most.
 const BATCH: usize = 256;
+/// So many batches in a row without an object that can be evicted end the search for one.
+const FUTILE_BATCHES: usize = 16;
 
 /// An object that is about to be deleted.
 struct HiddenVictim<'t> {
@@ -33,11 +35,11 @@ impl Core {
             Some(Ok(prefix)) => prefix.logical_key.to_vec(),
             Some(Err(error)) => {
                 log::warning!("the root {:?} is unreadable and not evicted: {error}", victim.key);
-                self.index.remove(&victim.fingerprint);
+                self.index.remove_victim(&victim);
                 return Ok(None);
             }
             None => {
-                self.index.remove(&victim.fingerprint);
+                self.index.remove_victim(&victim);
                 return Ok(None);
             }
         };
@@ -57,24 +59,15 @@ impl Backend {
     /// keys.
     pub(super) fn evict(&self, need: Usage, on_evicted: OnEvicted<'_>) -> Result<Vec<Vec<u8>>> {
         let core = &self.core;
-        let before = core.index.usage();
-        let freed_enough = || {
-            let now = core.index.usage();
-            before.bytes.saturating_sub(now.bytes) >= need.bytes
-                && before.values.saturating_sub(now.values) >= need.values
-                && before.objects.saturating_sub(now.objects) >= need.objects
-        };
+        let mut freed = Usage::default();
         let mut evicted = Vec::new();
-        while !freed_enough() {
-            let now = core.index.usage();
-            let left = Usage {
-                objects: (now.objects + need.objects).saturating_sub(before.objects),
-                values: (now.values + need.values).saturating_sub(before.values),
-                bytes: (now.bytes + need.bytes).saturating_sub(before.bytes),
-            };
-            let victims = enough(core.index.oldest(BATCH), left);
-            let chosen = victims.len();
-            let mut hidden = Vec::with_capacity(chosen);
+        let mut futile = 0;
+        while !freed.covers(need) && futile < FUTILE_BATCHES && !self.is_closing() {
+            let victims = core.index.take_oldest(need.without(freed), BATCH);
+            if victims.is_empty() {
+                break;
+            }
+            let mut hidden = Vec::with_capacity(victims.len());
             let mut failure = None;
             for result in
                 each(&*core.executor, victims, async |lane, victim| core.hide(lane, victim).await)
@@ -87,11 +80,13 @@ impl Backend {
             if hidden.is_empty() {
                 match failure {
                     Some(error) => return Err(error),
-                    // Entries that led nowhere have left the index; look again.
-                    None if core.index.usage() != now => continue,
-                    None => break,
+                    None => {
+                        futile += 1;
+                        continue;
+                    }
                 }
             }
+            futile = 0;
             let keys: Vec<Vec<u8>> = hidden.iter().map(|victim| victim.key.clone()).collect();
             if let Err(error) = on_evicted(&keys) {
                 for victim in &hidden {
@@ -105,11 +100,11 @@ impl Backend {
                 if destroyed.is_err() {
                     core.index.distrust(object.fingerprint);
                 }
-                destroyed
+                destroyed.map(|_| victim.victim.footprint)
             });
             evicted.extend(keys);
             for result in results {
-                result?;
+                freed.add(result?);
             }
         }
         Ok(evicted)
@@ -153,21 +148,4 @@ impl Backend {
         self.complete_index()?;
         self.evict(missing, on_evicted).map(|_| ())
     }
-}
-
-/// The first victims that free `need`.
-fn enough(victims: Vec<Victim>, need: Usage) -> Vec<Victim> {
-    let mut freed = Usage::default();
-    victims
-        .into_iter()
-        .take_while(|victim| {
-            let go_on = freed.objects < need.objects
-                || freed.values < need.values
-                || freed.bytes < need.bytes;
-            freed.objects += 1;
-            freed.values += u64::from(victim.footprint.values);
-            freed.bytes += victim.footprint.bytes;
-            go_on
-        })
-        .collect()
 }

@@ -6,14 +6,19 @@
 //! collide stay apart. It holds no logical keys: an entry names the physical key of its root,
 //! from which the logical key can be read back.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use super::entries::Entries;
 use crate::layout::{ObjectKeys, PhysicalKey, Slot};
 
-const SHARDS: usize = 64;
+/// The first byte of a fingerprint picks the shard.
+const SHARDS: usize = 256;
+/// Looking for candidates for eviction visits every entry; it then keeps one in so many of them,
+/// so that a victim costs this many visits, whatever the number of keys.
+const KEYS_PER_CANDIDATE: usize = 64;
+const FEWEST_CANDIDATES: usize = 1024;
 
 /// Which object: 128 bits of its identity's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,29 +35,18 @@ impl Fingerprint {
         bytes.copy_from_slice(&verify_hash[..16]);
         Fingerprint(bytes)
     }
-}
 
-/// A fingerprint is a hash already: its upper half is used as it is, its first byte picks the
-/// shard.
-#[derive(Default)]
-struct Prehashed(u64);
-
-impl Hasher for Prehashed {
-    fn finish(&self) -> u64 {
-        self.0
+    /// It is a hash already: its upper half is used as it is.
+    pub(super) fn hash(&self) -> u64 {
+        let [_, _, _, _, _, _, _, _, upper @ ..] = self.0;
+        u64::from_le_bytes(upper)
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(upper) = bytes.last_chunk::<8>() {
-            self.0 = u64::from_le_bytes(*upper);
-        }
+    #[cfg(test)]
+    pub(super) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Fingerprint(bytes)
     }
-
-    /// The length prefix of an array; says nothing.
-    fn write_usize(&mut self, _: usize) {}
 }
-
-type Shard = HashMap<Fingerprint, Entry, BuildHasherDefault<Prehashed>>;
 
 /// What is known of the roots of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +94,29 @@ pub struct Usage {
     pub bytes: u64,
 }
 
+impl Usage {
+    /// One more object.
+    pub(super) fn add(&mut self, footprint: Footprint) {
+        self.objects += 1;
+        self.values += u64::from(footprint.values);
+        self.bytes += footprint.bytes;
+    }
+
+    /// It is at least `need`.
+    pub(super) fn covers(&self, need: Usage) -> bool {
+        self.objects >= need.objects && self.values >= need.values && self.bytes >= need.bytes
+    }
+
+    /// What is left of it without `part`.
+    pub(super) fn without(&self, part: Usage) -> Usage {
+        Usage {
+            objects: self.objects.saturating_sub(part.objects),
+            values: self.values.saturating_sub(part.values),
+            bytes: self.bytes.saturating_sub(part.bytes),
+        }
+    }
+}
+
 /// A stored object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
@@ -111,21 +128,66 @@ pub(super) struct Record {
     pub(super) only: bool,
 }
 
+/// 40 bytes, and 16 of its fingerprint.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(super) struct Entry {
     key: PhysicalKey,
-    bytes: u64,
+    /// 0: not in this life of the backend.
     last_use: u64,
     size: u32,
+    /// Bytes on the device beyond `size`: root, padding. Less than two values in practice.
+    overhead: u32,
     values: u32,
     slot: Slot,
     state: State,
-    /// Not to be evicted: its callback has not returned yet.
-    pinned: bool,
-    /// The scan that reported it or needs not, because it was stored since.
-    scan: u16,
-    /// The scan that found it, if nobody else has changed it since; 0: none.
-    found_by: u16,
+    /// How many callbacks that tell of it have not returned yet; until then it is not evicted.
+    pins: u8,
+    marks: Marks,
+}
+
+/// What scans have noted on an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Marks(u8);
+
+impl Marks {
+    /// The reporting scan has reported it, or need not, since it was stored meanwhile.
+    const REPORTED: Marks = Marks(1);
+
+    /// Only this scan knows of it.
+    const fn found(by: ScanKind) -> Marks {
+        match by {
+            ScanKind::Reporting => Marks(2),
+            ScanKind::Silent => Marks(4),
+        }
+    }
+
+    const FOUND: Marks = Marks(2 | 4);
+
+    fn contains(self, other: Marks) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// A scan has seen it: if the other one found it, both know of it now.
+    fn confirmed(self, by: ScanKind) -> Marks {
+        if self.contains(Marks::found(by)) { self } else { self.without(Marks::FOUND) }
+    }
+
+    fn with(self, other: Marks) -> Marks {
+        Marks(self.0 | other.0)
+    }
+
+    fn without(self, other: Marks) -> Marks {
+        Marks(self.0 & !other.0)
+    }
+}
+
+/// Scans that may run at the same time, one of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScanKind {
+    /// Tells the caller what it finds.
+    Reporting,
+    /// Only completes the index.
+    Silent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,28 +212,93 @@ impl Entry {
     fn root(&self) -> Root {
         Root { slot: self.slot, size: self.size }
     }
+
+    fn footprint(&self) -> Footprint {
+        let bytes = u64::from(self.size) + u64::from(self.overhead);
+        Footprint { values: self.values, bytes }
+    }
+
+    fn is_evictable(&self) -> bool {
+        self.pins == 0 && self.counts() && self.state != State::Hidden
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_last_use(last_use: u64) -> Entry {
+        Entry { last_use, ..Entry::unknown(State::Only) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn last_use(&self) -> u64 {
+        self.last_use
+    }
+
+    /// Of a key whose roots nobody has seen.
+    fn unknown(state: State) -> Entry {
+        Entry {
+            key: PhysicalKey([0; 16]),
+            last_use: 0,
+            size: 0,
+            overhead: 0,
+            values: 0,
+            slot: Slot::FIRST,
+            state,
+            pins: 0,
+            marks: Marks::default(),
+        }
+    }
+
+    /// Never used, not pinned.
+    fn of(record: &Record) -> Entry {
+        let overhead = record.footprint.bytes.saturating_sub(u64::from(record.root.size));
+        Entry {
+            key: record.key,
+            size: record.root.size,
+            overhead: u32::try_from(overhead).unwrap_or(u32::MAX),
+            values: record.footprint.values,
+            slot: record.root.slot,
+            ..Entry::unknown(if record.only { State::Only } else { State::Visible })
+        }
+    }
 }
 
 /// What is known of every key. Thread-safe; consistency with the device is the key table's task.
 #[derive(Debug)]
 pub(super) struct Index {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<Entries>>,
     complete: AtomicBool,
     objects: AtomicU64,
     values: AtomicU64,
     bytes: AtomicU64,
     uses: AtomicU64,
-    /// The latest scan, from 1 on; 0 before the first.
-    scan: AtomicU16,
+    /// The oldest objects when they were last looked for, oldest first.
+    candidates: Mutex<VecDeque<Candidate>>,
 }
 
-/// A candidate for eviction.
+/// An object and the use that made it old.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    fingerprint: Fingerprint,
+    last_use: u64,
+}
+
+/// An object as it was when it was chosen, to be evicted or removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Victim {
     pub(super) fingerprint: Fingerprint,
     pub(super) key: PhysicalKey,
     pub(super) footprint: Footprint,
     last_use: u64,
+}
+
+impl Victim {
+    fn new(fingerprint: Fingerprint, entry: &Entry) -> Victim {
+        let (key, last_use) = (entry.key, entry.last_use);
+        Victim { fingerprint, key, footprint: entry.footprint(), last_use }
+    }
+
+    fn is(&self, entry: &Entry) -> bool {
+        entry.state != State::Hidden && entry.key == self.key && entry.last_use == self.last_use
+    }
 }
 
 impl Index {
@@ -183,7 +310,7 @@ impl Index {
             values: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             uses: AtomicU64::new(0),
-            scan: AtomicU16::new(0),
+            candidates: Mutex::default(),
         }
     }
 
@@ -197,8 +324,8 @@ impl Index {
         self.complete.load(Ordering::Acquire)
     }
 
-    fn shard(&self, key: &Fingerprint) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[key.0[0] as usize % SHARDS])
+    fn shard(&self, key: &Fingerprint) -> MutexGuard<'_, Entries> {
+        lock(&self.shards[key.0[0] as usize])
     }
 
     pub(super) fn get(&self, key: &Fingerprint) -> Knowledge {
@@ -230,71 +357,58 @@ impl Index {
         if let Some(new) = counted(new) {
             self.objects.fetch_add(1, Ordering::Relaxed);
             self.values.fetch_add(u64::from(new.values), Ordering::Relaxed);
-            self.bytes.fetch_add(new.bytes, Ordering::Relaxed);
+            self.bytes.fetch_add(new.footprint().bytes, Ordering::Relaxed);
         }
         if let Some(old) = counted(old) {
             self.objects.fetch_sub(1, Ordering::Relaxed);
             self.values.fetch_sub(u64::from(old.values), Ordering::Relaxed);
-            self.bytes.fetch_sub(old.bytes, Ordering::Relaxed);
+            self.bytes.fetch_sub(old.footprint().bytes, Ordering::Relaxed);
         }
     }
 
-    /// Records a version that a write has made visible. It may not be evicted before
-    /// [`Index::unpin`], and the running scan needs not report it.
+    /// Records a version that a write has made visible, used now. It is not evicted before
+    /// [`Index::unpin`], and the running scan need not report it.
     pub(super) fn put(&self, key: Fingerprint, record: &Record) {
-        let entry = Entry { scan: self.current_scan(), ..self.entry(record) };
-        self.change(&key, |_| Some(entry));
-    }
-
-    /// Records what a scan made of all slots of a key. It may not be evicted before
-    /// [`Index::unpin`].
-    pub(super) fn put_resolved(&self, key: Fingerprint, record: &Record) {
-        let entry = self.entry(record);
-        self.change(&key, |_| Some(entry));
+        let last_use = self.tick();
+        self.change(&key, |known| {
+            let pins = known.map_or(0, |known| known.pins).saturating_add(1);
+            Some(Entry { last_use, pins, marks: Marks::REPORTED, ..Entry::of(record) })
+        });
     }
 
     /// Records what a read saw, if nothing was known.
     pub(super) fn learn(&self, key: Fingerprint, record: &Record) {
-        let entry = Entry { pinned: false, ..self.entry(record) };
-        self.change(&key, |known| known.or(Some(entry)));
+        let last_use = self.tick();
+        self.change(&key, |known| known.or(Some(Entry { last_use, ..Entry::of(record) })));
     }
 
-    /// Records what the running scan found, if nothing was known; whether it did.
-    /// [`Index::abandon_scan`] forgets it again. It may not be evicted before [`Index::unpin`].
-    pub(super) fn learn_scanned(&self, key: Fingerprint, record: &Record) -> bool {
-        let entry = Entry { found_by: self.current_scan(), ..self.entry(record) };
-        let mut vacant = false;
-        self.change(&key, |known| {
-            vacant = known.is_none();
-            known.or(Some(entry))
+    /// Records what a scan saw, if nothing was known. It counts as older than everything used
+    /// since the backend was opened. [`Index::abandon_scan`] forgets it again, unless the other
+    /// scan or anybody else has seen it too.
+    pub(super) fn learn_scanned(&self, key: Fingerprint, record: &Record, by: ScanKind) {
+        self.change(&key, |known| match known {
+            Some(known) => Some(Entry { marks: known.marks.confirmed(by), ..known }),
+            None => Some(Entry { marks: Marks::found(by), ..Entry::of(record) }),
         });
-        vacant
     }
 
-    /// A new entry, used now and pinned.
-    fn entry(&self, record: &Record) -> Entry {
-        Entry {
-            key: record.key,
-            bytes: record.footprint.bytes,
-            last_use: self.tick(),
-            size: record.root.size,
-            values: record.footprint.values,
-            slot: record.root.slot,
-            state: if record.only { State::Only } else { State::Visible },
-            pinned: true,
-            scan: 0,
-            found_by: 0,
-        }
+    /// Records what a scan made of all slots of a key.
+    pub(super) fn put_resolved(&self, key: Fingerprint, record: &Record, by: ScanKind) {
+        self.change(&key, |known| {
+            let new = Entry::of(record);
+            Some(match known {
+                Some(Entry { last_use, pins, marks, .. }) => {
+                    Entry { last_use, pins, marks: marks.confirmed(by), ..new }
+                }
+                None => Entry { marks: Marks::found(by), ..new },
+            })
+        });
     }
 
-    fn current_scan(&self) -> u16 {
-        self.scan.load(Ordering::Relaxed)
-    }
-
-    /// Lets the object be evicted.
+    /// Ends one pin: the callback that told of the object has returned.
     pub(super) fn unpin(&self, key: &Fingerprint) {
         if let Some(entry) = self.shard(key).get_mut(key) {
-            entry.pinned = false;
+            entry.pins = entry.pins.saturating_sub(1);
         }
     }
 
@@ -312,19 +426,8 @@ impl Index {
 
     fn set_state(&self, key: Fingerprint, state: State) {
         self.change(&key, |entry| {
-            let unknown = Entry {
-                key: PhysicalKey([0; 16]),
-                bytes: 0,
-                last_use: 0,
-                size: 0,
-                values: 0,
-                slot: Slot::FIRST,
-                state,
-                pinned: false,
-                scan: 0,
-                found_by: 0,
-            };
-            Some(Entry { state, found_by: 0, ..entry.unwrap_or(unknown) })
+            let entry = entry.unwrap_or(Entry::unknown(state));
+            Some(Entry { state, marks: entry.marks.without(Marks::FOUND), ..entry })
         });
     }
 
@@ -388,82 +491,126 @@ impl Index {
         }
     }
 
-    /// What is recorded of a victim, if it is still what it was when it was chosen.
+    /// Whether a victim is still what it was when it was chosen.
     pub(super) fn still(&self, victim: &Victim) -> bool {
-        self.shard(&victim.fingerprint).get(&victim.fingerprint).is_some_and(|entry| {
-            entry.key == victim.key
-                && entry.last_use == victim.last_use
-                && !entry.pinned
-                && entry.state != State::Hidden
-        })
+        let shard = self.shard(&victim.fingerprint);
+        shard.get(&victim.fingerprint).is_some_and(|entry| entry.is_evictable() && victim.is(entry))
+    }
+
+    /// The root of a victim is not where it was: forgets it, unless it has changed since.
+    pub(super) fn remove_victim(&self, victim: &Victim) {
+        self.change(&victim.fingerprint, |entry| entry.filter(|entry| !victim.is(entry)));
     }
 
     /// What the object of `key` takes, as far as is known.
     pub(super) fn footprint(&self, key: &Fingerprint) -> Footprint {
-        self.shard(key).get(key).map_or(Footprint::default(), |entry| Footprint {
-            values: entry.values,
-            bytes: entry.bytes,
-        })
+        self.shard(key).get(key).map_or(Footprint::default(), Entry::footprint)
     }
 
-    /// The `count` objects that were used least recently, oldest first.
-    pub(super) fn oldest(&self, count: usize) -> Vec<Victim> {
-        let mut oldest: Vec<Victim> = Vec::with_capacity(2 * count);
+    /// What [`Index::roots`] is asked for, one after the other.
+    pub(super) fn shards(&self) -> std::ops::Range<usize> {
+        0..SHARDS
+    }
+
+    /// Every root of one shard, pinned ones included.
+    pub(super) fn roots(&self, shard: usize) -> Vec<Victim> {
+        let shard = lock(&self.shards[shard]);
+        let roots = shard.iter().filter(|(_, entry)| entry.counts());
+        roots.map(|(fingerprint, entry)| Victim::new(*fingerprint, entry)).collect()
+    }
+
+    /// Objects that were used least recently, oldest first, until they take `need` or are `most`,
+    /// or fewer, but one at least if there is any. What is taken is not offered again before every other object of about its age.
+    pub(super) fn take_oldest(&self, need: Usage, most: usize) -> Vec<Victim> {
+        let mut candidates =
+            self.candidates.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut victims = Vec::new();
+        let mut freed = Usage::default();
+        let mut looked = false;
+        while victims.len() < most && !freed.covers(need) {
+            let Some(candidate) = candidates.pop_front() else {
+                // Those already chosen would be found again.
+                if looked || !victims.is_empty() {
+                    break;
+                }
+                looked = true;
+                *candidates = self.look_for_candidates(most);
+                continue;
+            };
+            let key = candidate.fingerprint;
+            let entry = self.shard(&key).get(&key).copied();
+            let same = |entry: &Entry| entry.is_evictable() && entry.last_use == candidate.last_use;
+            if let Some(entry) = entry.filter(same) {
+                let victim = Victim::new(key, &entry);
+                freed.add(victim.footprint);
+                victims.push(victim);
+            }
+        }
+        victims
+    }
+
+    fn look_for_candidates(&self, least: usize) -> VecDeque<Candidate> {
+        let all: usize = self.shards.iter().map(|shard| lock(shard).len()).sum();
+        let count = (all / KEYS_PER_CANDIDATE).max(FEWEST_CANDIDATES).max(least);
+        let mut oldest: Vec<Candidate> = Vec::with_capacity(2 * count.min(all));
+        let by_age = |candidate: &Candidate| (candidate.last_use, candidate.fingerprint);
         for shard in &self.shards {
             for (fingerprint, entry) in lock(shard).iter() {
-                let evictable = !entry.pinned && entry.counts() && entry.state != State::Hidden;
-                if !evictable {
+                if !entry.is_evictable() {
                     continue;
                 }
-                oldest.push(Victim {
-                    fingerprint: *fingerprint,
-                    key: entry.key,
-                    footprint: Footprint { values: entry.values, bytes: entry.bytes },
-                    last_use: entry.last_use,
-                });
-                if oldest.len() >= 2 * count.max(1) {
-                    oldest.select_nth_unstable_by_key(count.max(1) - 1, |victim| victim.last_use);
+                oldest.push(Candidate { fingerprint: *fingerprint, last_use: entry.last_use });
+                if oldest.len() >= 2 * count {
+                    oldest.select_nth_unstable_by_key(count - 1, by_age);
                     oldest.truncate(count);
                 }
             }
         }
-        oldest.sort_unstable_by_key(|victim| victim.last_use);
+        oldest.sort_unstable_by_key(by_age);
         oldest.truncate(count);
-        oldest
+        oldest.into()
     }
 
-    /// Begins a scan: what is put from now on needs not be reported by it.
-    pub(super) fn begin_scan(&self) {
-        let next = |scan: u16| Some(scan.checked_add(1).unwrap_or(1));
-        // The closure never declines.
-        let _ = self.scan.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-    }
-
-    /// Forgets what only the running scan knows of.
-    pub(super) fn abandon_scan(&self) {
-        let scan = self.current_scan();
+    /// Begins a scan. To a reporting one, what is put from now on need not be reported.
+    pub(super) fn begin_scan(&self, by: ScanKind) {
+        let old = match by {
+            ScanKind::Reporting => Marks::found(by).with(Marks::REPORTED),
+            ScanKind::Silent => Marks::found(by),
+        };
         for shard in &self.shards {
-            let found: Vec<Fingerprint> = lock(shard)
+            lock(shard).iter_mut().for_each(|entry| entry.marks = entry.marks.without(old));
+        }
+    }
+
+    /// Forgets what only the running scan knows of, unless the other scan has meanwhile shown that
+    /// nothing else is stored.
+    pub(super) fn abandon_scan(&self, by: ScanKind) {
+        let found = Marks::found(by);
+        for shard in &self.shards {
+            let keys: Vec<Fingerprint> = lock(shard)
                 .iter()
-                .filter(|(_, entry)| entry.found_by == scan)
+                .filter(|(_, entry)| entry.marks.contains(found))
                 .map(|(key, _)| *key)
                 .collect();
-            for key in found {
-                self.change(&key, |entry| entry.filter(|entry| entry.found_by != scan));
+            for key in keys {
+                self.change(&key, |entry| {
+                    let forget = |entry: &Entry| entry.marks.contains(found) && !self.is_complete();
+                    entry.filter(|entry| !forget(entry))
+                });
             }
         }
     }
 
-    /// Whether the running scan still has to report `key`; marks it as reported.
+    /// Whether the running scan still has to report `key`. If so, marks it as reported and pins
+    /// it.
     pub(super) fn claim_for_scan(&self, key: &Fingerprint) -> bool {
-        let scan = self.current_scan();
         match self.shard(key).get_mut(key) {
-            Some(entry) if entry.scan == scan => false,
-            Some(entry) => {
-                entry.scan = scan;
+            Some(entry) if !entry.marks.contains(Marks::REPORTED) => {
+                entry.marks = entry.marks.with(Marks::REPORTED);
+                entry.pins = entry.pins.saturating_add(1);
                 true
             }
-            None => true,
+            _ => false,
         }
     }
 }
@@ -472,7 +619,7 @@ impl Index {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown(State);
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<Entries>) -> MutexGuard<'_, Entries> {
     shard.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -528,7 +675,7 @@ mod tests {
         assert_eq!(index.get(&key(b"a")), Knowledge::Visible(root(1)));
         index.distrust(key(b"a"));
         index.learn(key(b"a"), &record(1, true));
-        assert!(!index.learn_scanned(key(b"a"), &record(1, true)));
+        index.learn_scanned(key(b"a"), &record(1, true), ScanKind::Reporting);
         assert_eq!(index.get(&key(b"a")), Knowledge::Unknown);
         index.forget(&key(b"a"));
         assert_eq!(index.get(&key(b"a")), Knowledge::Unknown, "not proven absent for good");
@@ -570,31 +717,89 @@ mod tests {
     fn an_abandoned_scan_leaves_only_what_was_known_before() {
         let index = Index::new();
         index.put(key(b"old"), &record(0, true));
-        index.begin_scan();
+        index.begin_scan(ScanKind::Reporting);
         assert!(index.claim_for_scan(&key(b"old")));
-        assert!(index.learn_scanned(key(b"new"), &record(0, false)));
+        index.learn_scanned(key(b"new"), &record(0, false), ScanKind::Reporting);
         assert!(index.claim_for_scan(&key(b"new")));
         assert!(!index.claim_for_scan(&key(b"new")), "reported once");
         index.put(key(b"stored meanwhile"), &record(0, true));
         assert!(!index.claim_for_scan(&key(b"stored meanwhile")));
-        index.abandon_scan();
+        index.abandon_scan(ScanKind::Reporting);
         assert_eq!(index.get(&key(b"new")), Knowledge::Unknown);
         assert_eq!(index.usage().objects, 2);
+    }
+
+    #[test]
+    fn what_two_scans_have_seen_outlives_the_failure_of_one() {
+        let index = Index::new();
+        index.begin_scan(ScanKind::Reporting);
+        index.begin_scan(ScanKind::Silent);
+        index.learn_scanned(key(b"both"), &record(0, false), ScanKind::Reporting);
+        index.learn_scanned(key(b"both"), &record(0, false), ScanKind::Silent);
+        index.learn_scanned(key(b"one"), &record(0, false), ScanKind::Reporting);
+        index.abandon_scan(ScanKind::Reporting);
+        assert_eq!(index.get(&key(b"both")), Knowledge::Visible(root(0)));
+        assert_eq!(index.get(&key(b"one")), Knowledge::Unknown);
+        index.learn_scanned(key(b"late"), &record(0, false), ScanKind::Reporting);
+        index.set_complete();
+        index.abandon_scan(ScanKind::Reporting);
+        assert_eq!(index.get(&key(b"late")), Knowledge::Only(root(0)), "proven by the other scan");
+    }
+
+    /// Takes the `count` oldest.
+    fn oldest(index: &Index, count: usize) -> Vec<Fingerprint> {
+        let need = Usage { objects: count as u64, ..Usage::default() };
+        index.take_oldest(need, count).into_iter().map(|victim| victim.fingerprint).collect()
     }
 
     #[test]
     fn the_oldest_unpinned_objects_are_chosen_oldest_first() {
         let index = Index::new();
         let name = |n: u32| key(&n.to_le_bytes());
-        for n in 0..1000 {
+        for n in 0..5000 {
             index.put(name(n), &record(0, true));
             if n != 3 {
                 index.unpin(&name(n));
             }
         }
         index.touch(&name(0));
-        let chosen: Vec<Fingerprint> =
-            index.oldest(4).into_iter().map(|victim| victim.fingerprint).collect();
-        assert_eq!(chosen, [name(1), name(2), name(4), name(5)]);
+        assert_eq!(oldest(&index, 4), [name(1), name(2), name(4), name(5)]);
+        index.touch(&name(6));
+        assert_eq!(oldest(&index, 1), [name(7)], "used since it was found to be old");
+        assert!(oldest(&index, 6000).len() < 1024, "what was found first");
+        let rest = oldest(&index, 6000);
+        assert!(rest.len() > 4000 && rest.contains(&name(4999)) && !rest.contains(&name(3)));
+    }
+
+    #[test]
+    fn what_a_scan_found_is_older_than_what_was_used_since_opening() {
+        let index = Index::new();
+        index.put(key(b"stored"), &record(0, true));
+        index.unpin(&key(b"stored"));
+        index.learn_scanned(key(b"scanned"), &record(0, true), ScanKind::Silent);
+        assert_eq!(oldest(&index, 2), [key(b"scanned"), key(b"stored")]);
+    }
+
+    #[test]
+    fn an_object_is_pinned_until_every_callback_has_returned() {
+        let index = Index::new();
+        index.put(key(b"a"), &record(0, true));
+        index.put(key(b"a"), &record(1, true));
+        index.unpin(&key(b"a"));
+        assert_eq!(oldest(&index, 1), []);
+        index.unpin(&key(b"a"));
+        assert_eq!(oldest(&index, 1), [key(b"a")]);
+    }
+
+    #[test]
+    fn a_victim_that_was_rewritten_is_not_forgotten() {
+        let index = Index::new();
+        index.put(key(b"a"), &record(0, true));
+        index.unpin(&key(b"a"));
+        let victims = index.take_oldest(Usage { objects: 1, ..Usage::default() }, 1);
+        index.put(key(b"a"), &record(1, true));
+        index.unpin(&key(b"a"));
+        index.remove_victim(&victims[0]);
+        assert_eq!(index.get(&key(b"a")), Knowledge::Only(root(1)));
     }
 }

@@ -7,7 +7,7 @@
 //! fewer than its limit are under way. A lane never blocks while it has anything to do, and one
 //! that has nothing waits for a wake-up.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -24,16 +24,26 @@ pub(super) const OPERATIONS_PER_LANE: usize = 256;
 pub(super) type Task<'f> = Pin<Box<dyn Future<Output = ()> + 'f>>;
 
 /// Commands of one lane: submitted ones wait in the outbox, running ones in the slots.
-#[derive(Default)]
 pub(super) struct Lane<'a> {
     outbox: RefCell<VecDeque<Request<'a>>>,
     running: RefCell<Running>,
+    /// Data bytes of the commands that the executor has, and how many they may be.
+    staged: Cell<usize>,
+    staging: usize,
 }
 
 #[derive(Default)]
 struct Running {
-    slots: Vec<Option<(Rc<Mailbox>, u64)>>,
+    slots: Vec<Option<Awaited>>,
     free: Vec<usize>,
+}
+
+/// A command whose completion has not arrived.
+struct Awaited {
+    mailbox: Rc<Mailbox>,
+    id: u64,
+    /// Of data, counted in [`Lane::staged`] once the executor has the command.
+    bytes: usize,
 }
 
 /// Where the completions of one [`Commands`] arrive.
@@ -44,8 +54,15 @@ struct Mailbox {
 }
 
 impl<'a> Lane<'a> {
+    /// A lane whose commands in flight carry as much data as the queue takes.
     pub(super) fn new() -> Self {
-        Lane::default()
+        Lane::with_staging(usize::MAX)
+    }
+
+    /// A lane whose commands in flight carry at most `staging` bytes of data, or are one.
+    pub(super) fn with_staging(staging: usize) -> Self {
+        let (outbox, running) = Default::default();
+        Lane { outbox, running, staged: Cell::new(0), staging }
     }
 
     /// A new set of commands.
@@ -77,6 +94,19 @@ impl<'a> Lane<'a> {
         .await
     }
 
+    /// The next command for the executor.
+    fn take(&self) -> Taken<'a> {
+        let mut outbox = self.outbox.borrow_mut();
+        let Some(first) = outbox.front() else { return Taken::Empty };
+        let bytes = data_bytes(&first.operation);
+        let staged = self.staged.get();
+        if staged > 0 && bytes > self.staging.saturating_sub(staged) {
+            return Taken::Later;
+        }
+        self.staged.set(staged + bytes);
+        outbox.pop_front().map_or(Taken::Empty, Taken::Request)
+    }
+
     fn complete(&self, completion: Completion) {
         let slot = completion.tag as usize;
         let arrived = {
@@ -87,12 +117,30 @@ impl<'a> Lane<'a> {
             }
             arrived
         };
-        if let Some((mailbox, id)) = arrived {
+        if let Some(Awaited { mailbox, id, bytes }) = arrived {
+            self.staged.set(self.staged.get() - bytes);
             mailbox.done.borrow_mut().push_back((id, completion));
             if let Some(waker) = mailbox.waker.borrow_mut().take() {
                 waker.wake();
             }
         }
+    }
+}
+
+enum Taken<'a> {
+    Request(Request<'a>),
+    /// Not before data in flight has arrived.
+    Later,
+    Empty,
+}
+
+/// Bytes that an executor may have to copy for a command.
+fn data_bytes(operation: &Operation<'_>) -> usize {
+    match operation {
+        Operation::Store { value, .. } => value.len() as usize,
+        Operation::Retrieve { buffer, .. } => buffer.len(),
+        Operation::RetrieveInto { len, .. } => *len as usize,
+        Operation::Delete { .. } | Operation::Exist { .. } => 0,
     }
 }
 
@@ -112,7 +160,8 @@ impl<'a> Commands<'_, 'a> {
                 running.slots.push(None);
                 running.slots.len() - 1
             });
-            running.slots[slot] = Some((Rc::clone(&self.mailbox), id));
+            let bytes = data_bytes(&operation);
+            running.slots[slot] = Some(Awaited { mailbox: Rc::clone(&self.mailbox), id, bytes });
             slot
         };
         self.running += 1;
@@ -264,8 +313,10 @@ impl Driver<'_, '_, '_> {
 impl<'a> Stream<'a> for Driver<'_, '_, 'a> {
     fn next(&mut self) -> Option<Request<'a>> {
         loop {
-            if let Some(request) = self.lane.outbox.borrow_mut().pop_front() {
-                return Some(request);
+            match self.lane.take() {
+                Taken::Request(request) => return Some(request),
+                Taken::Later => return None,
+                Taken::Empty => {}
             }
             if let Some(slot) = self.ready.pop() {
                 self.poll(slot);

@@ -12,6 +12,7 @@
 mod chunks;
 mod core;
 mod deletion;
+mod entries;
 mod evict;
 mod index;
 mod key_table;
@@ -29,6 +30,7 @@ mod sums;
 mod sweep;
 mod write;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -56,8 +58,11 @@ pub struct Backend {
     core: Core,
     io: IoConcurrency,
     read_plan_batch_size: u32,
+    staging_bytes: u64,
     calls: Calls,
     scan_progress: Mutex<ScanProgress>,
+    /// The device was listed for every object once, or cannot be.
+    surveyed: Mutex<bool>,
     /// Given back by [`Backend::close`].
     ownership: Mutex<Option<Ownership>>,
 }
@@ -118,7 +123,8 @@ impl Backend {
         // the same time again to be executed late.
         let settle = config.connector.command_timeout;
         let core = Core::new(executor, codec, config.checksum, clock, settle, config.lifecycle);
-        if holds_no_keys(&core) {
+        // Beside another writer absence is never proven but by asking.
+        if config.lifecycle.access == Access::Exclusive && holds_no_keys(&core) {
             core.index.set_complete();
         }
         log::info!("{}", config.io);
@@ -126,8 +132,10 @@ impl Backend {
             core,
             io: config.io,
             read_plan_batch_size: config.read_plan_batch_size,
+            staging_bytes: config.staging_bytes,
             calls: Calls::default(),
             scan_progress: Mutex::default(),
+            surveyed: Mutex::new(false),
             ownership: Mutex::new(None),
         }
     }
@@ -185,6 +193,9 @@ impl Backend {
     pub fn exists(&self, key: &[u8]) -> Result<bool> {
         let _call = self.calls.enter()?;
         let object = self.core.object(key);
+        if let Some(known) = self.core.known_presence(&object) {
+            return Ok(known);
+        }
         let answer = lane::each(&*self.core.executor, [&object], async |lane, object| {
             self.core.exists(lane, object).await
         });
@@ -206,11 +217,28 @@ impl Backend {
         self.core.index.is_complete()
     }
 
-    /// Waits for calls in flight, refuses later ones and gives the ownership back. A second close
-    /// does nothing.
+    /// Refuses later calls, waits for those in flight and gives the ownership back. What is long
+    /// ends early: an offload begins no further object, a scan, a sweep and a removal of
+    /// everything fail. A second close does nothing.
     pub fn close(&self) {
+        self.core.closing.store(true, Ordering::Release);
         self.calls.close();
         *self.ownership.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+    }
+
+    fn is_closing(&self) -> bool {
+        self.core.closing.load(Ordering::Acquire)
+    }
+
+    /// Between the steps of something long.
+    ///
+    /// # Errors
+    /// INTERNAL_ERROR once [`Backend::close`] was called.
+    fn go_on(&self) -> Result<()> {
+        if self.is_closing() {
+            return Err(Error::new(ErrorCode::InternalError, "the backend was closed meanwhile"));
+        }
+        Ok(())
     }
 
     /// Begins a call that changes the device.

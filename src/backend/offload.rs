@@ -6,13 +6,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
+use super::Backend;
 use super::core::Core;
 use super::evict::OnEvicted;
 use super::index::{Fingerprint, Usage};
 use super::lane::{Lane, OPERATIONS_PER_LANE, Task, drive};
 use super::quota::growth;
 use super::write::{Refused, Stored};
-use super::{Backend, unfinished};
 use crate::config::EvictionPolicy;
 use crate::device::Payload;
 use crate::error::{Error, ErrorCode, Result};
@@ -34,7 +34,8 @@ pub struct ObjectToStore<'a> {
 pub struct OffloadReport {
     /// One result an object, in the order of the batch.
     pub results: Vec<Result<Stored>>,
-    /// The first error of the callback. Objects not begun by then were not stored.
+    /// The first error of a callback. If it is that of `on_stored`, objects not begun by then were
+    /// not stored; if it is that of `on_evicted`, those that found no room.
     pub callback_error: Option<Error>,
 }
 
@@ -45,7 +46,10 @@ const OBJECTS_PER_LANE: usize = 128;
 const SUB_BATCH: usize = 256;
 /// A batch is stored in windows of at most this much; room is made before each.
 const WINDOW_BYTES: u64 = 256 << 20;
-const WINDOW_OBJECTS: usize = 4096;
+const WINDOW_OBJECTS: u64 = 4096;
+/// No window is more than this part of a limit, so that a large batch does not evict everything
+/// before it stores anything.
+const WINDOWS_PER_LIMIT: u64 = 8;
 /// How often objects that met a full device are tried again after an eviction.
 const FULL_RETRIES: usize = 3;
 
@@ -56,7 +60,8 @@ pub struct Handlers<'h> {
     /// Gets the positions of objects that can be read from now on. If it fails, no further object
     /// is begun.
     pub on_stored: &'h mut dyn FnMut(&[usize]) -> Result<()>,
-    /// Gets the keys of objects before they are evicted; an error keeps them.
+    /// Gets the keys of objects before they are evicted; an error keeps them, and nothing is
+    /// evicted for the rest of the batch.
     pub on_evicted: OnEvicted<'h>,
 }
 
@@ -85,20 +90,43 @@ impl Backend {
     pub fn offload_with(
         &self,
         objects: &[ObjectToStore<'_>],
-        mut handlers: Handlers<'_>,
+        handlers: Handlers<'_>,
     ) -> Result<OffloadReport> {
         let _call = self.enter_to_change()?;
         if objects.is_empty() {
             return Err(Error::new(ErrorCode::InvalidKey, "the batch holds no object"));
         }
         let mut reports = Reports::new(objects.len());
+        let mut refusal = None;
+        let Handlers { on_stored, on_evicted } = handlers;
+        let mut on_evicted = |keys: &[Vec<u8>]| {
+            let told = on_evicted(keys);
+            refusal = refusal.take().or(told.as_ref().err().cloned());
+            told
+        };
+        let mut handlers = Handlers { on_stored, on_evicted: &mut on_evicted };
         let mut begin = 0;
-        while begin < objects.len() {
-            let end = begin + window(&objects[begin..]);
+        while begin < objects.len() && !self.is_closing() {
+            let end = begin + self.window(&objects[begin..]);
             self.offload_window(objects, (begin..end).collect(), &mut reports, &mut handlers);
             begin = end;
         }
-        Ok(reports.finish(self.core.lifecycle.eviction))
+        let mut report = reports.finish(self.core.lifecycle.eviction);
+        report.callback_error = report.callback_error.or(refusal);
+        Ok(report)
+    }
+
+    /// How many of the first objects make a window.
+    fn window(&self, objects: &[ObjectToStore<'_>]) -> usize {
+        let limit = self.core.quota.limit;
+        let most_bytes = WINDOW_BYTES.min(limit.bytes / WINDOWS_PER_LIMIT);
+        let most = WINDOW_OBJECTS.min(limit.objects.min(limit.values) / WINDOWS_PER_LIMIT);
+        let mut bytes = 0u64;
+        let fits = objects.iter().take(most as usize).take_while(|object| {
+            bytes = bytes.saturating_add(Payload::new(object.slices).len());
+            bytes <= most_bytes
+        });
+        fits.count().max(1)
     }
 
     /// Stores the objects at `positions`, making room before and, when the device is fuller than
@@ -110,12 +138,15 @@ impl Backend {
         reports: &mut Reports,
         handlers: &mut Handlers<'_>,
     ) {
-        let evicting = self.core.lifecycle.eviction != EvictionPolicy::None;
+        let mut evicting =
+            self.core.lifecycle.eviction != EvictionPolicy::None && !reports.keep_all;
         if evicting {
             let more = self.growth(objects, &positions);
             if let Err(error) = self.make_room(more, handlers.on_evicted) {
                 // Objects that find no room fail for themselves.
                 log::warning!("no room could be made: {error}");
+                reports.keep_all = true;
+                evicting = false;
             }
         }
         for retry in 0.. {
@@ -134,6 +165,7 @@ impl Backend {
                 Ok(_) => return,
                 Err(error) => {
                     log::warning!("no room could be made: {error}");
+                    reports.keep_all = true;
                     return;
                 }
             }
@@ -171,9 +203,11 @@ impl Backend {
     ) {
         let batch = Batch::new(&self.core, objects, positions, reports.callback_error.is_some());
         let (chunk_lanes, root_lanes) = self.write_lanes(&batch);
-        if chunk_lanes + root_lanes <= 1 {
+        let lanes = chunk_lanes + root_lanes;
+        let staging = usize::try_from(self.staging_bytes).unwrap_or(usize::MAX) / lanes;
+        if batch.worth() <= 1 {
             let arrived = RefCell::new(Vec::with_capacity(positions.len()));
-            batch.run_lane(&self.core, LaneKind::Chunk, &|outcome| {
+            batch.run_lane(&self.core, LaneKind::Chunk, staging, &|outcome| {
                 arrived.borrow_mut().push(outcome);
             });
             return reports.take(&self.core, arrived.take(), &batch, on_stored);
@@ -185,7 +219,7 @@ impl Backend {
             for kind in kinds {
                 let (sender, batch, core) = (sender.clone(), &batch, &self.core);
                 scope.spawn(move || {
-                    batch.run_lane(core, kind, &|outcome| {
+                    batch.run_lane(core, kind, staging, &|outcome| {
                         // The receiver outlives the lanes.
                         let _ = sender.send(outcome);
                     });
@@ -203,9 +237,8 @@ impl Backend {
     /// How many lanes of each kind a batch gets: what it is worth, within the configured
     /// concurrency and the machine's. Lanes hash what they store, so `prepare` bounds them too.
     fn write_lanes(&self, batch: &Batch<'_>) -> (usize, usize) {
-        let worth = (batch.bytes / BYTES_PER_LANE) as usize + batch.heads() / OBJECTS_PER_LANE;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let all = worth.min(cores).min(self.io.prepare as usize).max(1);
+        let all = batch.worth().min(cores).min(self.io.prepare as usize).max(1);
         let root = usize::from(all > 1 && batch.has_inline())
             .max(if batch.has_chunked() { 0 } else { all.saturating_sub(1) })
             .min(self.io.root_submit as usize);
@@ -214,14 +247,9 @@ impl Backend {
     }
 }
 
-/// How many of the first objects make a window.
-fn window(objects: &[ObjectToStore<'_>]) -> usize {
-    let mut bytes = 0;
-    let fits = objects.iter().take(WINDOW_OBJECTS).take_while(|object| {
-        bytes += Payload::new(object.slices).len();
-        bytes <= WINDOW_BYTES
-    });
-    fits.count().max(1)
+/// Of objects that were not begun, because the backend is being closed.
+fn closed() -> Error {
+    Error::new(ErrorCode::InvalidRead, "not stored, because the backend was closed meanwhile")
 }
 
 /// The end of one object's operation.
@@ -290,8 +318,10 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn heads(&self) -> usize {
-        self.counts[0] + self.counts[1]
+    /// How many lanes it is worth.
+    fn worth(&self) -> usize {
+        let heads = self.counts[0] + self.counts[1];
+        (self.bytes / BYTES_PER_LANE) as usize + heads / OBJECTS_PER_LANE
     }
 
     fn has_chunked(&self) -> bool {
@@ -313,8 +343,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Stores objects until none is left; `report` is called once for each.
-    fn run_lane(&self, core: &Core, kind: LaneKind, report: &dyn Fn(Outcome)) {
-        let lane = Lane::new();
+    fn run_lane(&self, core: &Core, kind: LaneKind, staging: usize, report: &dyn Fn(Outcome)) {
+        let lane = Lane::with_staging(staging);
         let depth = core.executor.capabilities().queue_depth.max(1) as usize;
         drive(
             &*core.executor,
@@ -358,6 +388,10 @@ impl<'a> Batch<'a> {
             end(Err(Error::new(ErrorCode::InvalidRead, message)), false);
             return None;
         }
+        if core.closing.load(Ordering::Acquire) {
+            end(Err(closed()), false);
+            return None;
+        }
         match core.write(lane, &object, Payload::new(slices)).await {
             Ok(written) => {
                 end(Ok(written.stored), false);
@@ -379,13 +413,15 @@ struct Reports {
     results: Vec<Option<Result<Stored>>>,
     /// Positions of objects that met a full device or limit, in order of arrival.
     full: Vec<usize>,
+    /// No more room is made.
+    keep_all: bool,
     callback_error: Option<Error>,
 }
 
 impl Reports {
     fn new(objects: usize) -> Self {
         let results = (0..objects).map(|_| None).collect();
-        Reports { results, full: Vec::new(), callback_error: None }
+        Reports { results, full: Vec::new(), keep_all: false, callback_error: None }
     }
 
     fn take(
@@ -403,8 +439,8 @@ impl Reports {
             }
             if result.is_ok() {
                 stored.push(position);
+                fingerprints.push(fingerprint);
             }
-            fingerprints.push(fingerprint);
             self.results[position] = Some(result);
         }
         if !stored.is_empty()
@@ -428,8 +464,7 @@ impl Reports {
             _ => error,
         };
         let results = self.results.into_iter();
-        let results =
-            results.map(|result| result.unwrap_or_else(|| Err(unfinished())).map_err(soft));
+        let results = results.map(|result| result.unwrap_or_else(|| Err(closed())).map_err(soft));
         OffloadReport { results: results.collect(), callback_error: self.callback_error }
     }
 }

@@ -120,6 +120,17 @@ impl Core {
         }
     }
 
+    /// Whether `object` is stored, if the index knows and nobody is changing it.
+    pub(super) fn known_presence(&self, object: &Object<'_>) -> Option<bool> {
+        let pin = self.table.pin(object.entry);
+        match self.index.get(&object.fingerprint) {
+            Knowledge::Only(_) | Knowledge::Visible(_) => Some(true),
+            Knowledge::Hidden => Some(false),
+            Knowledge::Absent if pin.if_undisturbed(|| ()) => Some(false),
+            Knowledge::Absent | Knowledge::Unknown | Knowledge::Damaged => None,
+        }
+    }
+
     /// Whether `object` is stored; false only when absence is proven.
     pub(super) async fn exists<'a>(&self, lane: &Lane<'a>, object: &Object<'_>) -> Result<bool> {
         for _ in 0..2 {

@@ -1,18 +1,19 @@
 //! Removing objects: hidden first, then roots, highest slot first and the visible one last, then
 //! chunks. A removed object never comes back.
 
+use std::sync::atomic::Ordering;
+
 use super::Backend;
 use super::core::{Core, Object};
 use super::deletion::Version;
-use super::index::Knowledge;
+use super::index::{Knowledge, Victim};
 use super::key_table::{Exclusive, Ghost};
 use super::lane::{Lane, each};
+use super::listing::Listing;
 use super::roots::{Ask, Want};
+use crate::device::Direction;
 use crate::error::{Error, ErrorCode, Result};
-use crate::layout::Slot;
-
-/// Objects that are removed together.
-const BATCH: usize = 256;
+use crate::layout::{PhysicalKey, Slot};
 
 impl Core {
     /// Deletes every version of `object`, which is hidden or held. False: there was none.
@@ -43,6 +44,7 @@ impl Core {
             self.delete_root(lane, hold, object, version.slot).await?;
         }
         hold.bump();
+        self.destroyed.fetch_add(1, Ordering::AcqRel);
         self.index.remove(&object.fingerprint);
         self.manifests.remove(&object.fingerprint);
         for version in versions.iter().rev() {
@@ -60,6 +62,20 @@ impl Core {
             }
             _ => None,
         }
+    }
+
+    /// Removes the object whose root is under `key`, as the device lists it or as it was derived;
+    /// whether it was there. `None`: no root is.
+    async fn remove_root(&self, lane: &Lane<'_>, key: PhysicalKey) -> Result<Option<bool>> {
+        let Some(peeked) = self.peek(lane, key).await? else { return Ok(None) };
+        let Ok(prefix) = peeked.prefix() else { return Ok(None) };
+        let object = self.object(prefix.logical_key);
+        let at_home = prefix.belongs_to(&object.keys, prefix.slot, prefix.logical_key)
+            && self.same_key(&object.keys.root(prefix.slot), &self.listed_key(key));
+        if !at_home {
+            return Ok(None);
+        }
+        self.remove(lane, &object).await.map(Some)
     }
 
     async fn remove(&self, lane: &Lane<'_>, object: &Object<'_>) -> Result<bool> {
@@ -117,36 +133,44 @@ impl Backend {
         }
     }
 
-    /// Removes every object, those included that only a scan finds. Values that no root refers to
-    /// stay; [`Backend::sweep`] reclaims them.
+    /// Removes every object, those included that only a scan finds. Values that no readable root
+    /// refers to stay; [`Backend::sweep`] reclaims them. Objects stored meanwhile may stay.
     ///
     /// # Errors
-    /// The first failure; what could be removed is gone. INTERNAL_ERROR after [`Backend::close`].
+    /// The first failure, and INTERNAL_ERROR when the backend is closed meanwhile: what could be
+    /// removed is gone. INTERNAL_ERROR after [`Backend::close`].
     pub fn remove_all(&self) -> Result<u64> {
         let _call = self.enter_to_change()?;
-        self.complete_index()?;
+        let core = &self.core;
         let mut removed = 0;
-        loop {
-            let oldest = self.core.index.oldest(BATCH);
-            let results = each(&*self.core.executor, oldest, async |lane, victim| {
-                let Some(peeked) = self.core.peek(lane, victim.key).await? else {
-                    self.core.index.remove(&victim.fingerprint);
-                    return Ok(true);
-                };
-                match peeked.prefix() {
-                    Ok(prefix) => {
-                        let object = self.core.object(prefix.logical_key);
-                        self.core.remove(lane, &object).await.map(|_| true)
+        // Known roots first: their chunks need not be looked at.
+        for shard in core.index.shards() {
+            self.go_on()?;
+            let results: Vec<Result<bool>> =
+                each(&*core.executor, core.index.roots(shard), async |lane, victim: Victim| {
+                    let found = core.remove_root(lane, victim.key).await?;
+                    if found.is_none() {
+                        core.index.remove_victim(&victim);
                     }
-                    Err(_) => {
-                        self.core.index.remove(&victim.fingerprint);
-                        Ok(true)
-                    }
-                }
-            });
-            if results.is_empty() {
-                return Ok(removed);
+                    Ok(found == Some(true))
+                });
+            for result in results {
+                removed += u64::from(result?);
             }
+        }
+        let mut listing = Listing::new();
+        loop {
+            self.go_on()?;
+            let keys = match listing.next(&*core.executor) {
+                Ok(keys) if keys.is_empty() => return Ok(removed),
+                Ok(keys) => keys,
+                Err(error) if error.is_unsupported() => return Ok(removed),
+                Err(error) => return Err(error.into_error(Direction::Read, "List")),
+            };
+            let own: Vec<PhysicalKey> = keys.iter().filter_map(|key| core.own_key(key)).collect();
+            let results = each(&*core.executor, own, async |lane, key| {
+                core.remove_root(lane, key).await.map(|found| found == Some(true))
+            });
             for result in results {
                 removed += u64::from(result?);
             }

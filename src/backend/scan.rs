@@ -6,11 +6,12 @@
 //! recorded, the others are purged.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
 use super::Backend;
 use super::core::{Core, Object};
 use super::deletion::Version;
-use super::index::{Fingerprint, Knowledge, Record};
+use super::index::{Fingerprint, Knowledge, Record, ScanKind};
 use super::key_table::Exclusive;
 use super::lane::{Lane, each};
 use super::listing::Listing;
@@ -67,8 +68,15 @@ enum Scanned {
 }
 
 impl Core {
-    async fn scan_value(&self, lane: &Lane<'_>, listed: PhysicalKey) -> Result<Scanned> {
-        let Some(peeked) = self.peek(lane, listed).await? else { return Ok(Scanned::Nothing) };
+    async fn scan_value(
+        &self,
+        lane: &Lane<'_>,
+        listed: PhysicalKey,
+        by: ScanKind,
+    ) -> Result<Scanned> {
+        let destroyed = || self.destroyed.load(Ordering::Acquire);
+        let mut before = destroyed();
+        let Some(mut peeked) = self.peek(lane, listed).await? else { return Ok(Scanned::Nothing) };
         let (key, slot) = match peeked.prefix() {
             Ok(prefix) => {
                 let object = self.object(prefix.logical_key);
@@ -95,10 +103,18 @@ impl Core {
             // The lowest slot is the visible one, whatever the others hold.
             let _hold = self.table.shared(object.entry).await;
             if let Knowledge::Unknown | Knowledge::Absent = self.index.get(&object.fingerprint) {
+                // What was read before the hold may have been removed since.
+                while before != destroyed() {
+                    before = destroyed();
+                    match self.peek(lane, listed).await? {
+                        Some(again) => peeked = again,
+                        None => return Ok(Scanned::Nothing),
+                    }
+                }
                 let Ok(root) = peeked.into_root() else { return Ok(Scanned::Damaged) };
                 match self.scanned_record(lane, &object, root, false).await? {
                     Some(record) => {
-                        self.index.learn_scanned(object.fingerprint, &record);
+                        self.index.learn_scanned(object.fingerprint, &record, by);
                     }
                     None => return Ok(Scanned::Damaged),
                 }
@@ -117,7 +133,7 @@ impl Core {
         if !settled {
             let hold = self.table.exclusive(object.entry).await;
             if !hold.is_quarantined() {
-                match self.resolve(lane, &hold, &object).await? {
+                match self.resolve(lane, &hold, &object, by).await? {
                     Some(count) => purged = count,
                     None => return Ok(Scanned::Damaged),
                 }
@@ -128,7 +144,7 @@ impl Core {
             _ => return Ok(Scanned::Nothing),
         };
         let fingerprint = object.fingerprint;
-        let report = self.index.claim_for_scan(&fingerprint);
+        let report = by == ScanKind::Reporting && self.index.claim_for_scan(&fingerprint);
         let object = report.then_some((fingerprint, ScannedObject { key, size }));
         Ok(Scanned::Root { object, purged })
     }
@@ -159,6 +175,7 @@ impl Core {
         lane: &Lane<'_>,
         hold: &Exclusive<'_>,
         object: &Object<'_>,
+        by: ScanKind,
     ) -> Result<Option<u64>> {
         let first = Ask::Root { guess: 0, want: Want::Prefix };
         let asks = std::iter::once((Slot::FIRST, first)).chain(self.ask_others(Slot::FIRST));
@@ -179,7 +196,7 @@ impl Core {
         let Some(record) = self.scanned_record(lane, object, visible, only).await? else {
             return Ok(None);
         };
-        self.index.put_resolved(object.fingerprint, &record);
+        self.index.put_resolved(object.fingerprint, &record, by);
         Ok(Some(purged))
     }
 
@@ -249,7 +266,7 @@ impl Backend {
         let Some(mut running) = self.begin_scan()? else {
             return Ok(ScanReport { listed: true, ..ScanReport::default() });
         };
-        let report = self.scan_device(on_page)?;
+        let report = self.scan_device(ScanKind::Reporting, on_page)?;
         running.completed = report.listed;
         Ok(report)
     }
@@ -276,24 +293,30 @@ impl Backend {
         Ok(Some(RunningScan { backend: self, completed: false }))
     }
 
-    /// Scans if that is needed to know every object.
+    /// Scans if that is needed to know every object. A scan that is reporting to somebody is not
+    /// waited for: its callback may be what waits for us.
     pub(super) fn complete_index(&self) -> Result<()> {
-        if self.core.index.is_complete() {
-            return Ok(());
+        let mut surveyed = self.surveyed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !*surveyed && !self.core.index.is_complete() {
+            self.scan_device(ScanKind::Silent, &mut |_| Ok(()))?;
+            *surveyed = true;
         }
-        self.scan_device(&mut |_| Ok(())).map(|_| ())
+        Ok(())
     }
 
     fn scan_device(
         &self,
+        by: ScanKind,
         on_page: &mut dyn FnMut(&[ScannedObject]) -> Result<()>,
     ) -> Result<ScanReport> {
         let core = &self.core;
-        core.index.begin_scan();
-        let report = self.scan_pages(on_page);
+        core.index.begin_scan(by);
+        let report = self.scan_pages(by, on_page);
         match &report {
             Ok(report) if report.listed => {
-                core.index.set_complete();
+                if core.lifecycle.access == Access::Exclusive {
+                    core.index.set_complete();
+                }
                 log::info!("scan: {report:?}");
                 if report.foreign > 0 {
                     let (ours, other) = match core.executor.capabilities().wire_profile {
@@ -311,13 +334,14 @@ impl Backend {
                 "scan: the device does not implement List; keys are asked for one by one, and \
                  objects of earlier runs count for no limit"
             ),
-            Err(_) => core.index.abandon_scan(),
+            Err(_) => core.index.abandon_scan(by),
         }
         report
     }
 
     fn scan_pages(
         &self,
+        by: ScanKind,
         on_page: &mut dyn FnMut(&[ScannedObject]) -> Result<()>,
     ) -> Result<ScanReport> {
         let core = &self.core;
@@ -326,6 +350,7 @@ impl Backend {
         let mut page: Vec<(Fingerprint, ScannedObject)> = Vec::new();
         let page_len = core.lifecycle.scan_page.max(1) as usize;
         loop {
+            self.go_on()?;
             let keys = match listing.next(&*core.executor) {
                 Ok(keys) => keys,
                 Err(error) if error.is_unsupported() && !report.listed => return Ok(report),
@@ -339,7 +364,7 @@ impl Backend {
             let own: Vec<PhysicalKey> = keys.iter().filter_map(|key| core.own_key(key)).collect();
             report.foreign += listed - own.len() as u64;
             let scanned =
-                each(&*core.executor, own, async |lane, key| core.scan_value(lane, key).await);
+                each(&*core.executor, own, async |lane, key| core.scan_value(lane, key, by).await);
             let mut failure = None;
             for value in scanned {
                 match value {

@@ -117,6 +117,7 @@ impl Backend {
         let mut claimed = HashSet::new();
         let mut others = HashSet::new();
         loop {
+            self.go_on()?;
             let keys = listing.next(&*core.executor).map_err(|error| {
                 let code = if error.is_unsupported() {
                     ErrorCode::NotSupported
@@ -150,6 +151,7 @@ impl Backend {
             return Ok(report);
         }
         for step in orphans.chunks(STEP) {
+            self.go_on()?;
             let deleted = each(&*core.executor, [step], async |lane, step: &[PhysicalKey]| {
                 let _gate = core.table.exclusive(Core::sweep_gate()).await;
                 let mut deleted = 0;

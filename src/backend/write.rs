@@ -78,6 +78,8 @@ struct Write<'w, 'a> {
     root_ghosts: SlotSet,
     /// The device or a limit has no room for the new version.
     full: bool,
+    /// The new version is in the index, pinned.
+    published: bool,
     /// Slots where what is stored may be deleted late.
     doomed: SlotSet,
 }
@@ -113,8 +115,9 @@ impl Core {
                 format!("{object}: {} bytes, the largest object has {}", payload.len(), u32::MAX);
             return Err(Error::new(ErrorCode::InvalidParams, message).into());
         };
-        let _gate = self.table.shared(Core::sweep_gate()).await;
         let hold = self.table.exclusive(object.entry).await;
+        // After the key: whoever waits for a key keeps no sweep waiting.
+        let _gate = self.table.shared(Core::sweep_gate()).await;
         let mut write = Write {
             core: self,
             lane,
@@ -127,10 +130,16 @@ impl Core {
             occupied: SlotSet::default(),
             root_ghosts: SlotSet::default(),
             full: false,
+            published: false,
             doomed: SlotSet::default(),
         };
         let done = write.run().await;
-        let (stored, replaced) = done.map_err(|error| Refused { error, full: write.full })?;
+        let (stored, replaced) = done.map_err(|error| {
+            if write.published {
+                self.index.unpin(&object.fingerprint);
+            }
+            Refused { error, full: write.full }
+        })?;
         let leftovers = replaced.filter(|version| version.chunk_count > 0);
         Ok(Written { stored, leftovers: leftovers.map(|version| Leftovers { hold, version }) })
     }
@@ -588,7 +597,7 @@ impl<'a> Write<'_, 'a> {
 
     /// Rule 5: readers find the version in `slot` from now on. It may be evicted once the caller
     /// has been told of it.
-    fn publish(&self, slot: Slot, value_len: u64, manifest: Option<CachedManifest>) {
+    fn publish(&mut self, slot: Slot, value_len: u64, manifest: Option<CachedManifest>) {
         let record = Record {
             root: Root { slot, size: self.whole.len() },
             key: self.object.keys.root(slot),
@@ -601,6 +610,7 @@ impl<'a> Write<'_, 'a> {
             None => self.core.manifests.remove(&key),
         }
         self.core.index.put(key, &record);
+        self.published = true;
     }
 
     fn root_value_len(&self) -> u32 {

@@ -28,6 +28,9 @@ const DEFAULT_READ_PLAN_BATCH_SIZE: u32 = 8;
 /// The most logical objects that one read planning task may cover.
 const MAX_READ_PLAN_BATCH_SIZE: u32 = 1024;
 
+/// MiB that one offload has in flight at most, unless configured.
+const DEFAULT_STAGING_MIB: u32 = 128;
+
 /// Everything the environment decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -41,6 +44,9 @@ pub struct Config {
     /// Logical objects per read planning task, 1 to 1024.
     /// `MOONCAKE_NVME_KV_READ_PLAN_BATCH_SIZE`, default 8.
     pub read_plan_batch_size: u32,
+    /// Bytes of data that one offload has in flight at most: what is copied for it takes no more
+    /// memory, however large the batch. `MOONCAKE_NVME_KV_STAGING_MIB`, default 128.
+    pub staging_bytes: u64,
     /// How much is kept, and what leaves when that is reached.
     pub lifecycle: LifecycleConfig,
 }
@@ -76,8 +82,10 @@ impl Config {
             DEFAULT_READ_PLAN_BATCH_SIZE,
             MAX_READ_PLAN_BATCH_SIZE,
         );
+        let staging = variables.positive_or("MOONCAKE_NVME_KV_STAGING_MIB", DEFAULT_STAGING_MIB);
+        let staging_bytes = u64::from(staging) << 20;
         let lifecycle = LifecycleConfig::read(variables)?;
-        Ok(Config { connector, io, checksum, read_plan_batch_size, lifecycle })
+        Ok(Config { connector, io, checksum, read_plan_batch_size, staging_bytes, lifecycle })
     }
 }
 
@@ -90,6 +98,7 @@ impl Default for Config {
             connector,
             checksum: ChecksumKind::default(),
             read_plan_batch_size: DEFAULT_READ_PLAN_BATCH_SIZE,
+            staging_bytes: u64::from(DEFAULT_STAGING_MIB) << 20,
             lifecycle: LifecycleConfig::default(),
         }
     }

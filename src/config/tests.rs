@@ -71,6 +71,7 @@ fn an_environment_with_only_a_device_path_gives_the_documented_defaults() {
         io: IoConcurrency { io: 18, max_io: 256, prepare: 12, batch_submit: 6, root_submit: 1 },
         checksum: ChecksumKind::Xxh32,
         read_plan_batch_size: 8,
+        staging_bytes: 128 << 20,
         lifecycle: LifecycleConfig::default(),
     };
     assert_eq!(accepted(&[]), expected);
@@ -104,6 +105,7 @@ fn every_variable_reaches_its_field() {
         ("BATCH_SUBMIT_CONCURRENCY", "30"),
         ("ROOT_SUBMIT_CONCURRENCY", "4"),
         ("READ_PLAN_BATCH_SIZE", "16"),
+        ("STAGING_MIB", "7"),
     ]);
     let expected = Config {
         connector: ConnectorConfig {
@@ -122,6 +124,7 @@ fn every_variable_reaches_its_field() {
         io: IoConcurrency { io: 40, max_io: 48, prepare: 5, batch_submit: 30, root_submit: 4 },
         checksum: ChecksumKind::Crc32,
         read_plan_batch_size: 16,
+        staging_bytes: 7 << 20,
         lifecycle: LifecycleConfig::default(),
     };
     assert_eq!(config, expected);
@@ -130,7 +133,7 @@ fn every_variable_reaches_its_field() {
 /// Every numeric variable, its default in an otherwise empty environment, its largest value, and
 /// what 0 gives.
 type Number = (&'static str, u32, u32, u32, fn(&Config) -> u32);
-const NUMBERS: [Number; 13] = [
+const NUMBERS: [Number; 14] = [
     ("NSID", 1, u32::MAX, 0, |c| c.connector.nsid),
     ("QUEUE_DEPTH", 256, u32::MAX, 256, |c| c.connector.queue_depth),
     ("RUNTIME_TRANSFER_LIMIT", 270_336, u32::MAX, 270_336, |c| c.connector.runtime_transfer_limit),
@@ -146,6 +149,9 @@ const NUMBERS: [Number; 13] = [
     ("BATCH_SUBMIT_CONCURRENCY", 6, 17, 6, |c| c.io.batch_submit),
     ("ROOT_SUBMIT_CONCURRENCY", 1, 17, 1, |c| c.io.root_submit),
     ("READ_PLAN_BATCH_SIZE", 8, 1024, 8, |c| c.read_plan_batch_size),
+    ("STAGING_MIB", 128, u32::MAX, 128, |c| {
+        u32::try_from(c.staging_bytes >> 20).expect("read from a u32")
+    }),
 ];
 
 #[test]
