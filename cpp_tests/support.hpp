@@ -82,10 +82,15 @@ inline Slice SliceOf(const std::string& bytes) {
     return {const_cast<char*>(bytes.data()), bytes.size()};
 }
 
-/// A test with an emulated device in memory of its own.
+/// A test with an emulated device in memory of its own; with MNKV_TEST_DEVICE, all tests of a run
+/// share the device of that path and the transport that the environment selects.
 class BackendTest : public ::testing::Test {
    protected:
     BackendTest() {
+        if (const char* device = std::getenv("MNKV_TEST_DEVICE")) {
+            environment_.Set("MOONCAKE_NVME_KV_DEVICE_PATH", device);
+            return;
+        }
         const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
         environment_.Set("MOONCAKE_NVME_KV_TRANSPORT", "emulated");
         environment_.Set("MOONCAKE_NVME_KV_DEVICE_PATH",
