@@ -85,7 +85,7 @@ TEST_F(Callbacks, CannotCloseTheirOwnBackend) {
                       inside.status = inside.functions.backend_close(inside.backend);
                       return MNKV_OK;
                   },
-                  &context, nullptr),
+                  nullptr, &context, nullptr),
               MNKV_OK);
     EXPECT_EQ(context.status, MNKV_INTERNAL_ERROR);
     bool exists = false;

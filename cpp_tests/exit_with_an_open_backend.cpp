@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
             for (size_t round = 0;; ++round) {
                 const std::string key = std::to_string(round % 100);
                 const mnkv_object object{sizeof object, key.data(), key.size(), &slice, 1};
-                mnkv_backend_offload(backend, &object, 1, nullptr, nullptr, nullptr);
+                mnkv_backend_offload(backend, &object, 1, nullptr, nullptr, nullptr, nullptr);
                 if (round == 10 && backend == in_memory) under_way.set_value();
             }
         }).detach();

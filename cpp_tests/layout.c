@@ -29,7 +29,7 @@ AT(mnkv_destination, key_size, 16);
 AT(mnkv_destination, slices, 24);
 AT(mnkv_destination, slice_count, 32);
 
-SIZE(mnkv_config, 88);
+SIZE(mnkv_config, 120);
 AT(mnkv_config, struct_size, 0);
 AT(mnkv_config, device_path, 8);
 AT(mnkv_config, nsid, 16);
@@ -49,6 +49,11 @@ AT(mnkv_config, root_submit_concurrency, 68);
 AT(mnkv_config, read_plan_batch_size, 72);
 AT(mnkv_config, command_timeout_ms, 76);
 AT(mnkv_config, destination_slack, 80);
+AT(mnkv_config, eviction_policy, 88);
+AT(mnkv_config, access, 92);
+AT(mnkv_config, total_keys_limit, 96);
+AT(mnkv_config, total_size_limit, 104);
+AT(mnkv_config, scan_page_size, 112);
 
 SIZE(mnkv_capabilities, 64);
 AT(mnkv_capabilities, struct_size, 0);
@@ -76,8 +81,29 @@ AT(mnkv_identify, optimal_value_granularity, 36);
 AT(mnkv_identify, nguid, 40);
 AT(mnkv_identify, eui64, 56);
 
-/* Pointers behind the first release's only. */
-_Static_assert(sizeof(mnkv_functions) >= 200, "mnkv_functions");
+SIZE(mnkv_scan_report, 64);
+AT(mnkv_scan_report, struct_size, 0);
+AT(mnkv_scan_report, listed, 8);
+AT(mnkv_scan_report, objects, 16);
+AT(mnkv_scan_report, roots, 24);
+AT(mnkv_scan_report, purged, 32);
+AT(mnkv_scan_report, others, 40);
+AT(mnkv_scan_report, damaged, 48);
+AT(mnkv_scan_report, foreign, 56);
+
+SIZE(mnkv_usage, 40);
+AT(mnkv_usage, struct_size, 0);
+AT(mnkv_usage, complete, 8);
+AT(mnkv_usage, objects, 16);
+AT(mnkv_usage, values, 24);
+AT(mnkv_usage, bytes, 32);
+
+SIZE(mnkv_sweep_report, 24);
+AT(mnkv_sweep_report, struct_size, 0);
+AT(mnkv_sweep_report, orphans, 8);
+AT(mnkv_sweep_report, deleted, 16);
+
+/* It may grow, at its end. */
 AT(mnkv_functions, struct_size, 0);
 AT(mnkv_functions, abi_version, 8);
 AT(mnkv_functions, version, 16);
@@ -106,6 +132,13 @@ AT(mnkv_functions, device_last_error, 192);
 AT(mnkv_functions, backend_open_from_environment_and_config, 200);
 AT(mnkv_functions, backend_register_memory, 208);
 AT(mnkv_functions, backend_unregister_memory, 216);
+AT(mnkv_functions, backend_scan, 224);
+AT(mnkv_functions, backend_reset_scan, 232);
+AT(mnkv_functions, backend_usage, 240);
+AT(mnkv_functions, backend_remove, 248);
+AT(mnkv_functions, backend_remove_all, 256);
+AT(mnkv_functions, backend_evict_above_watermark, 264);
+AT(mnkv_functions, backend_sweep, 272);
 
 _Static_assert(MNKV_OK == 0 && MNKV_INTERNAL_ERROR == -1 && MNKV_BUFFER_OVERFLOW == -10 &&
                    MNKV_INVALID_KEY == -400 && MNKV_INVALID_PARAMS == -600 &&

@@ -66,7 +66,7 @@ class Loaded {
     mnkv_status_t Store(mnkv_backend* backend, const std::string& payload) const {
         const mnkv_slice slice{payload.data(), payload.size()};
         const mnkv_object object{sizeof object, "key", 3, &slice, 1};
-        return functions_->backend_offload(backend, &object, 1, nullptr, nullptr, nullptr);
+        return functions_->backend_offload(backend, &object, 1, nullptr, nullptr, nullptr, nullptr);
     }
     mnkv_status_t Load(mnkv_backend* backend, std::string& memory) const {
         const mnkv_mut_slice slice{memory.data(), memory.size()};

@@ -34,6 +34,9 @@ TEST_F(Protocol, EveryMethodIsAnInternalErrorBeforeInit) {
     EXPECT_EQ(Code(backend->IsExist("key")), ErrorCode::INTERNAL_ERROR);
     EXPECT_EQ(Code(backend->IsEnableOffloading()), ErrorCode::INTERNAL_ERROR);
     EXPECT_EQ(Code(backend->ScanMeta(kAccept)), ErrorCode::INTERNAL_ERROR);
+    EXPECT_EQ(Code(backend->EvictAboveDiskWatermark(0.9, 0.8)), ErrorCode::INTERNAL_ERROR);
+    backend->ResetScanIterator();
+    backend->RemoveAll();
 }
 
 TEST_F(Protocol, ASecondInitIsAnInternalErrorAndHarmsNothing) {
@@ -197,23 +200,6 @@ TEST_F(Protocol, ExistsSaysWhatIsStored) {
     Reopen(backend);
     EXPECT_EQ(backend->IsExist("key"), true);
     EXPECT_EQ(backend->IsEnableOffloading(), true);
-}
-
-TEST_F(Protocol, WhatIsNotOfferedYetAnswersAsMooncakesOwnBackendDoes) {
-    const auto backend = Open();
-    ASSERT_EQ(Store(*backend, "key", "payload"), ErrorCode::OK);
-    bool called = false;
-    EXPECT_TRUE(backend->ScanMeta([&](const auto&, auto&) {
-        called = true;
-        return ErrorCode::OK;
-    }));
-    EXPECT_FALSE(called);
-    EXPECT_EQ(backend->EvictAboveDiskWatermark(0.9, 0.8), std::vector<std::string>{});
-    backend->RemoveAll();
-    backend->ResetScanIterator();
-    backend->SetTestFailurePredicate([](const std::string&) { return true; });
-    EXPECT_EQ(Store(*backend, "other", "payload"), ErrorCode::OK);
-    EXPECT_TRUE(Load(*backend, "key", 7) == std::string("payload"));
 }
 
 }  // namespace

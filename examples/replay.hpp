@@ -52,7 +52,7 @@ class Replay {
     Replay(mooncake::StorageBackendInterface& backend, size_t block_size)
         : backend_(backend),
           block_size_(block_size),
-          blocks_at_once_(std::max<size_t>(1, kBytesAtOnce / block_size)) {}
+          blocks_at_once_(std::max<size_t>(1, kBytesAtOnce / Stride())) {}
 
     /// For each request: loads and verifies the blocks that are stored, offloads the others.
     Result Run(const std::vector<trace::Request>& requests) {

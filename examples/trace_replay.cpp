@@ -158,6 +158,7 @@ void PrintTraffic(const char* name, const replay::Traffic& traffic) {
 int Main(int argc, char** argv) {
     const Options options = ParseOptions(argc, argv);
     const std::vector<trace::Request> requests = Requests(options);
+    if (requests.empty()) throw std::runtime_error(options.trace + ": holds no request");
     if (options.verify) {
         PrintResult(Verify(options, requests));
         return 0;

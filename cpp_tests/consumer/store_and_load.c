@@ -21,7 +21,7 @@ int main(void) {
 
     const mnkv_slice payload = {"payload", 7};
     const mnkv_object object = {sizeof object, "key", 3, &payload, 1};
-    status = mnkv_backend_offload(backend, &object, 1, NULL, NULL, NULL);
+    status = mnkv_backend_offload(backend, &object, 1, NULL, NULL, NULL, NULL);
     if (status != MNKV_OK) return failed("offload", status);
 
     char memory[7];

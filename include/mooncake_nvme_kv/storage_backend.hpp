@@ -55,10 +55,7 @@ struct RustNvmeKvOptions {
 /// Slices are memory of the host. Memory of a CUDA device is refused with INVALID_PARAMS; that of
 /// other makers' devices must not be passed.
 ///
-/// What the library does not offer yet keeps the answer of Mooncake's own NVMe KV backend:
-/// ScanMeta succeeds without calling its handler; RemoveAll, ResetScanIterator and
-/// SetTestFailurePredicate do nothing and EvictAboveDiskWatermark evicts nothing, all four
-/// inherited; eviction handlers are never called.
+/// SetTestFailurePredicate does nothing, as in Mooncake's own NVMe KV backend.
 class RustNvmeKvStorageBackend : public StorageBackendInterface {
    public:
     using CompleteHandler = std::function<ErrorCode(const std::vector<std::string>& keys,
@@ -112,16 +109,19 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
     /// got the others, and the result is INVALID_READ; when all failed it is the first hard error,
     /// but INVALID_READ for a full device when Mooncake's configuration turns eviction on.
     /// A key without slices is an empty object. INVALID_KEY: the batch is empty.
+    ///
+    /// `eviction_handler` may be empty. It gets keys that leave to make room, before they are deleted;
+    /// its error keeps them, and is returned unless `complete_handler` failed too.
     tl::expected<int64_t, ErrorCode> BatchOffload(
         const std::unordered_map<std::string, std::vector<Slice>>& batch_object,
         CompleteHandler complete_handler,
-        [[maybe_unused]] EvictionHandler eviction_handler = nullptr) override {
+        EvictionHandler eviction_handler = nullptr) override {
         mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
         if (backend == nullptr) return Uninitialised("BatchOffload");
         if (batch_object.empty())
             return Fail("BatchOffload", MNKV_INVALID_KEY, "the batch holds no object");
 
-        Offload offload{std::move(complete_handler), {}};
+        Offload offload{std::move(complete_handler), {}, {std::move(eviction_handler), {}}};
         offload.objects.reserve(batch_object.size());
         size_t slice_count = 0;
         const mooncake_nvme_kv::DeviceMemory device_memory;
@@ -149,8 +149,9 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         std::vector<mnkv_status_t> statuses(objects.size());
         const mnkv_status_t status = functions_.backend_offload(
             backend, objects.data(), objects.size(),
-            offload.complete_handler ? &RustNvmeKvStorageBackend::OnStored : nullptr, &offload,
-            statuses.data());
+            offload.complete_handler ? &RustNvmeKvStorageBackend::OnStored : nullptr,
+            offload.eviction.handler ? &RustNvmeKvStorageBackend::OnEvictedInOffload : nullptr,
+            &offload, statuses.data());
         if (status == MNKV_OK) return static_cast<int64_t>(objects.size());
         // Mooncake gives up offloading for good at KEYS_ULTRA_LIMIT.
         return Fail("BatchOffload",
@@ -193,8 +194,8 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         return exists;
     }
 
-    /// False only when the device says itself that it is full and eviction is configured off:
-    /// Mooncake takes a false for ever.
+    /// False only when a limit is reached and eviction is configured off: Mooncake takes a false for
+    /// ever.
     tl::expected<bool, ErrorCode> IsEnableOffloading() override {
         mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
         if (backend == nullptr) return Uninitialised("IsEnableOffloading");
@@ -204,10 +205,45 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         return enabled || Evicts();
     }
 
-    /// See the class.
-    tl::expected<void, ErrorCode> ScanMeta(const CompleteHandler&) override {
-        if (backend_.load(std::memory_order_acquire) == nullptr) return Uninitialised("ScanMeta");
+    /// Reports every object of the device in pages, once; then again only after ResetScanIterator.
+    /// `handler` is called on the calling thread and may call this backend. Its error, or
+    /// INTERNAL_ERROR when it throws, ends the scan and is returned; the scan can be repeated.
+    tl::expected<void, ErrorCode> ScanMeta(const CompleteHandler& handler) override {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return Uninitialised("ScanMeta");
+        const mnkv_status_t status = functions_.backend_scan(
+            backend, handler ? &RustNvmeKvStorageBackend::OnPage : nullptr,
+            const_cast<CompleteHandler*>(&handler), nullptr);
+        if (status != MNKV_OK) return Fail("ScanMeta", status, LastError());
         return {};
+    }
+
+    void ResetScanIterator() override {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return;
+        const mnkv_status_t status = functions_.backend_reset_scan(backend);
+        if (status != MNKV_OK) Log("ResetScanIterator", status, LastError());
+    }
+
+    /// Removes every object, those of earlier runs included. A failure is logged.
+    void RemoveAll() override {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return;
+        const mnkv_status_t status = functions_.backend_remove_all(backend, nullptr);
+        if (status != MNKV_OK) Log("RemoveAll", status, LastError());
+    }
+
+    /// When more than `high` times the size limit is stored, evicts objects down to `low` times it
+    /// and returns their keys. `eviction_handler` as in BatchOffload.
+    tl::expected<std::vector<std::string>, ErrorCode> EvictAboveDiskWatermark(
+        double high, double low, EvictionHandler eviction_handler = nullptr) override {
+        mnkv_backend* const backend = backend_.load(std::memory_order_acquire);
+        if (backend == nullptr) return Uninitialised("EvictAboveDiskWatermark");
+        Eviction eviction{std::move(eviction_handler), {}};
+        const mnkv_status_t status = functions_.backend_evict_above_watermark(
+            backend, high, low, &RustNvmeKvStorageBackend::OnEvicted, &eviction);
+        if (status != MNKV_OK) return Fail("EvictAboveDiskWatermark", status, LastError());
+        return std::move(eviction.keys);
     }
 
     /// Offers an arena that slices come from, so that transfers need not pin its pages each time. It
@@ -238,11 +274,11 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         mnkv_config settings{};
         settings.struct_size = sizeof(settings);
         settings.destination_slack = options_.destination_slack;
-        if (!IsSet("MOONCAKE_NVME_KV_DRIVER", "stub")) {
-            return settings.destination_slack == 0
-                       ? functions_.backend_open_from_environment(backend)
-                       : functions_.backend_open_from_environment_and_config(&settings, backend);
-        }
+        settings.total_keys_limit = Limit(file_storage_config_.total_keys_limit);
+        settings.total_size_limit = Limit(file_storage_config_.total_size_limit);
+        settings.scan_page_size = Limit(file_storage_config_.scanmeta_iterator_keys_limit);
+        if (!IsSet("MOONCAKE_NVME_KV_DRIVER", "stub"))
+            return functions_.backend_open_from_environment_and_config(&settings, backend);
         // As Mooncake's test driver has them.
         const std::filesystem::path folder =
             std::filesystem::path(file_storage_config_.storage_filepath) / "nvme_kv_blobs";
@@ -255,6 +291,11 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         if (!IsSet("MOONCAKE_NVME_KV_RUNTIME_TRANSFER_LIMIT"))
             settings.runtime_transfer_limit = 128 * 1024;
         return functions_.backend_open_from_environment_and_config(&settings, backend);
+    }
+
+    /// A limit of Mooncake's; 0, which is the default, for what is none.
+    static uint64_t Limit(int64_t configured) {
+        return configured > 0 ? static_cast<uint64_t>(configured) : 0;
     }
 
     /// Whether an environment variable has a value; with `wanted`, whether it has that one.
@@ -277,14 +318,20 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         const std::string* key;
         int64_t size;
     };
+    struct Eviction {
+        EvictionHandler handler;
+        std::vector<std::string> keys;
+    };
     struct Offload {
         CompleteHandler complete_handler;
         std::vector<OffloadedObject> objects;
+        Eviction eviction;
     };
 
-    /// Called by the library, which no exception may enter.
+    // Called by the library, which no exception may enter.
+
     static mnkv_status_t OnStored(void* user, const size_t* indexes, size_t count) noexcept {
-        try {
+        return Guarded("complete_handler", [=] {
             const Offload& offload = *static_cast<const Offload*>(user);
             std::vector<std::string> keys;
             std::vector<StorageObjectMetadata> metadatas;
@@ -293,18 +340,68 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
             for (size_t i = 0; i < count; ++i) {
                 const auto& [key, size] = offload.objects[indexes[i]];
                 keys.push_back(*key);
-                StorageObjectMetadata metadata{};
-                metadata.key_size = static_cast<int64_t>(key->size());
-                metadata.data_size = size;
-                metadatas.push_back(std::move(metadata));
+                metadatas.push_back(Metadata(key->size(), size));
             }
             return static_cast<mnkv_status_t>(offload.complete_handler(keys, metadatas));
+        });
+    }
+
+    static mnkv_status_t OnPage(void* user, const mnkv_slice* keys, const uint64_t* sizes,
+                                size_t count) noexcept {
+        return Guarded("scan handler", [=] {
+            std::vector<std::string> texts = Texts(keys, count);
+            std::vector<StorageObjectMetadata> metadatas;
+            metadatas.reserve(count);
+            for (size_t i = 0; i < count; ++i)
+                metadatas.push_back(Metadata(keys[i].size, static_cast<int64_t>(sizes[i])));
+            const CompleteHandler& handler = *static_cast<const CompleteHandler*>(user);
+            return static_cast<mnkv_status_t>(handler(texts, metadatas));
+        });
+    }
+
+    static mnkv_status_t OnEvictedInOffload(void* user, const mnkv_slice* keys,
+                                            size_t count) noexcept {
+        return OnEvicted(&static_cast<Offload*>(user)->eviction, keys, count);
+    }
+
+    static mnkv_status_t OnEvicted(void* user, const mnkv_slice* keys, size_t count) noexcept {
+        return Guarded("eviction_handler", [=] {
+            Eviction& eviction = *static_cast<Eviction*>(user);
+            std::vector<std::string> texts = Texts(keys, count);
+            if (eviction.handler) {
+                const auto told = eviction.handler(texts);
+                if (!told) return static_cast<mnkv_status_t>(told.error());
+            }
+            for (std::string& text : texts) eviction.keys.push_back(std::move(text));
+            return mnkv_status_t{MNKV_OK};
+        });
+    }
+
+    template <typename Body>
+    static mnkv_status_t Guarded(const char* handler, Body body) noexcept {
+        try {
+            return body();
         } catch (const std::exception& error) {
-            Log("complete_handler", MNKV_INTERNAL_ERROR, error.what());
+            Log(handler, MNKV_INTERNAL_ERROR, error.what());
         } catch (...) {
-            Log("complete_handler", MNKV_INTERNAL_ERROR, "threw something");
+            Log(handler, MNKV_INTERNAL_ERROR, "threw something");
         }
         return MNKV_INTERNAL_ERROR;
+    }
+
+    static std::vector<std::string> Texts(const mnkv_slice* keys, size_t count) {
+        std::vector<std::string> texts;
+        texts.reserve(count);
+        for (size_t i = 0; i < count; ++i)
+            texts.emplace_back(static_cast<const char*>(keys[i].data), keys[i].size);
+        return texts;
+    }
+
+    static StorageObjectMetadata Metadata(size_t key_size, int64_t data_size) {
+        StorageObjectMetadata metadata{};
+        metadata.key_size = static_cast<int64_t>(key_size);
+        metadata.data_size = data_size;
+        return metadata;
     }
 
     /// Why the latest call of this thread failed.
