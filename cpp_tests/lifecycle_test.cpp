@@ -171,6 +171,73 @@ TEST_F(Lifecycle, AnOffloadBeyondTheLimitEvictsOthersAndTellsWhich) {
     EXPECT_EQ(backend->IsEnableOffloading(), true);
 }
 
+TEST_F(Lifecycle, AnEvictionHandlerIsCalledWhileTheObjectsAreOnTheDevice) {
+    const auto backend = Open(RoomFor(10));
+    StoreMany(*backend, 10);
+    environment_.Set("MOONCAKE_NVME_KV_ACCESS", "read_only");
+    const auto observer = Open();
+    std::vector<std::string> told;
+    const std::string payload = Payload(kSize, 10);
+    EXPECT_EQ(backend->BatchOffload({{Key(10), {SliceOf(payload)}}}, nullptr,
+                                    [&](const std::vector<std::string>& keys) {
+                                        for (const std::string& key : keys) {
+                                            EXPECT_EQ(observer->IsExist(key), true) << key;
+                                            told.push_back(key);
+                                        }
+                                        return tl::expected<void, ErrorCode>{};
+                                    }),
+              1);
+    ASSERT_FALSE(told.empty());
+    for (const std::string& key : told) EXPECT_EQ(backend->IsExist(key), false) << key;
+}
+
+TEST_F(Lifecycle, AnOffloadWhoseEvictionHandlerFailsKeepsTheObjectsAndReturnsItsError) {
+    const auto backend = Open(RoomFor(10));
+    StoreMany(*backend, 10);
+    const std::string payload = Payload(kSize, 10);
+    int calls = 0;
+    bool completed = false;
+    const auto failed = backend->BatchOffload(
+        {{Key(10), {SliceOf(payload)}}},
+        [&](const auto&, auto&) {
+            completed = true;
+            return ErrorCode::OK;
+        },
+        [&](const auto&) {
+            ++calls;
+            return tl::expected<void, ErrorCode>(tl::unexpected<ErrorCode>(ErrorCode::NOT_SUPPORTED));
+        });
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error(), ErrorCode::NOT_SUPPORTED);
+    EXPECT_EQ(calls, 1);
+    EXPECT_FALSE(completed);
+    EXPECT_EQ(Stored(*backend, 11), Keys(10));
+}
+
+TEST_F(Lifecycle, TheLimitOfKeysIsMooncakes) {
+    FileStorageConfig config;
+    config.total_keys_limit = 10;
+    const auto backend = Open(config);
+    StoreMany(*backend, 30);
+    EXPECT_EQ(Stored(*backend, 30).size(), 10u);
+}
+
+TEST_F(Lifecycle, AScanHandlerMayResetTheScanAndUseTheBackend) {
+    auto backend = Open();
+    StoreMany(*backend, 5);
+    Reopen(backend);
+    size_t found = 0;
+    ASSERT_TRUE(backend->ScanMeta([&](const std::vector<std::string>& keys, auto&) {
+        found += keys.size();
+        backend->ResetScanIterator();
+        for (const std::string& key : keys) EXPECT_EQ(backend->IsExist(key), true);
+        EXPECT_EQ(Store(*backend, "meanwhile", Payload(kSize, 5)), ErrorCode::OK);
+        return ErrorCode::OK;
+    }));
+    EXPECT_GE(found, 5u);
+    EXPECT_EQ(Scan(*backend)->size(), 6u);
+}
+
 TEST_F(Lifecycle, AFullBackendSwitchesOffloadingOffOnlyWhenNothingMayEvict) {
     environment_.Set("MOONCAKE_NVME_KV_EVICTION_POLICY", "none");
     for (const bool watermarks : {true, false}) {

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,13 +55,16 @@ class Loaded {
 
     const mnkv_functions* operator->() const { return functions_; }
 
-    mnkv_backend* Open(const std::string& device) const {
+    mnkv_status_t TryToOpen(const std::string& device, mnkv_backend*& backend) const {
         mnkv_config config{};
         config.struct_size = sizeof config;
         config.device_path = device.c_str();
         config.transport = MNKV_TRANSPORT_EMULATED;
+        return functions_->backend_open(&config, &backend);
+    }
+    mnkv_backend* Open(const std::string& device) const {
         mnkv_backend* backend = nullptr;
-        EXPECT_EQ(functions_->backend_open(&config, &backend), MNKV_OK);
+        EXPECT_EQ(TryToOpen(device, backend), MNKV_OK);
         return backend;
     }
     mnkv_status_t Store(mnkv_backend* backend, const std::string& payload) const {
@@ -154,6 +158,30 @@ TEST(AForkedChild, HarmsNoDirectory) {
     ASSERT_NE(mkdtemp(directory), nullptr);
     ForkWithAnOpenBackend(directory);
     std::filesystem::remove_all(directory);
+}
+
+TEST(AForkedChild, CannotTakeItsParentsNamespaceAndDoesNotKeepIt) {
+    const Loaded library;
+    const std::string device = "mem:owned";
+    mnkv_backend* const backend = library.Open(device);
+    EXPECT_TRUE(InChild([&] {
+        mnkv_backend* own = nullptr;
+        return library.TryToOpen(device, own) == MNKV_FILE_LOCK_FAIL && own == nullptr;
+    }));
+    mnkv_backend* second = nullptr;
+    EXPECT_EQ(library.TryToOpen(device, second), MNKV_FILE_LOCK_FAIL) << "after the child's end";
+
+    const pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    ASSERT_GT(child, 0);
+    EXPECT_EQ(library->backend_close(backend), MNKV_OK);
+    EXPECT_EQ(library.TryToOpen(device, second), MNKV_OK) << "while the child lives";
+    EXPECT_EQ(library->backend_close(second), MNKV_OK);
+    kill(child, SIGKILL);
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 TEST(AForkedChild, MayOpenABackendOfItsOwn) {

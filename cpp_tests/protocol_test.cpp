@@ -148,6 +148,25 @@ TEST_F(Protocol, WhenNothingIsStoredTheHardErrorIsReturnedAndNothingReported) {
     EXPECT_FALSE(called);
 }
 
+TEST_F(Protocol, KeysThatTheTestFailurePredicateNamesFailAndNoOthers) {
+    const auto backend = Open();
+    const std::string payload = "payload";
+    backend->SetTestFailurePredicate([](const std::string& key) { return key == "bad"; });
+    std::set<std::string> reported;
+    const auto stored = backend->BatchOffload(
+        {{"good", {SliceOf(payload)}}, {"bad", {SliceOf(payload)}}, {"fine", {SliceOf(payload)}}},
+        [&](const std::vector<std::string>& keys, auto&) {
+            reported.insert(keys.begin(), keys.end());
+            return ErrorCode::OK;
+        });
+    EXPECT_EQ(Code(stored), ErrorCode::INVALID_READ);
+    EXPECT_EQ(reported, (std::set<std::string>{"good", "fine"}));
+    EXPECT_EQ(backend->IsExist("bad"), false);
+    EXPECT_EQ(Store(*backend, "bad", payload), ErrorCode::FILE_WRITE_FAIL);
+    backend->SetTestFailurePredicate(nullptr);
+    EXPECT_EQ(Store(*backend, "bad", payload), ErrorCode::OK);
+}
+
 TEST_F(Protocol, ANullHandlerIsAllowedAlsoWhenAnObjectFails) {
     MakeAMebibyteTooLarge();
     const auto backend = Open();

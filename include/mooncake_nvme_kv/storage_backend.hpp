@@ -54,8 +54,6 @@ struct RustNvmeKvOptions {
 ///
 /// Slices are memory of the host. Memory of a CUDA device is refused with INVALID_PARAMS; that of
 /// other makers' devices must not be passed.
-///
-/// SetTestFailurePredicate does nothing, as in Mooncake's own NVMe KV backend.
 class RustNvmeKvStorageBackend : public StorageBackendInterface {
    public:
     using CompleteHandler = std::function<ErrorCode(const std::vector<std::string>& keys,
@@ -135,7 +133,9 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         sources.reserve(slice_count);  // so that pointers into it stay valid
         std::vector<mnkv_object> objects;
         objects.reserve(batch_object.size());
+        const std::function<bool(const std::string&)> fails = TestFailurePredicate();
         for (const auto& [key, slices] : batch_object) {
+            if (fails && fails(key)) continue;
             const mnkv_slice* const first = sources.data() + sources.size();
             int64_t size = 0;
             for (const Slice& slice : slices) {
@@ -146,13 +146,17 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
             offload.objects.push_back({&key, size});
         }
 
-        std::vector<mnkv_status_t> statuses(objects.size());
+        if (objects.empty()) return Fail("BatchOffload", MNKV_FILE_WRITE_FAIL, kTestFailure);
         const mnkv_status_t status = functions_.backend_offload(
             backend, objects.data(), objects.size(),
             offload.complete_handler ? &RustNvmeKvStorageBackend::OnStored : nullptr,
             offload.eviction.handler ? &RustNvmeKvStorageBackend::OnEvictedInOffload : nullptr,
-            &offload, statuses.data());
-        if (status == MNKV_OK) return static_cast<int64_t>(objects.size());
+            &offload, nullptr);
+        if (status == MNKV_OK) {
+            if (objects.size() < batch_object.size())
+                return Fail("BatchOffload", MNKV_INVALID_READ, kTestFailure);
+            return static_cast<int64_t>(objects.size());
+        }
         // Mooncake gives up offloading for good at KEYS_ULTRA_LIMIT.
         return Fail("BatchOffload",
                     status == MNKV_KEYS_ULTRA_LIMIT && Evicts() ? MNKV_INVALID_READ : status,
@@ -246,6 +250,13 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         return std::move(eviction.keys);
     }
 
+    /// For tests: from now on the offload of a key for which `predicate` is true fails with
+    /// FILE_WRITE_FAIL, before anything of it is written. An empty one ends that.
+    void SetTestFailurePredicate(std::function<bool(const std::string& key)> predicate) override {
+        const std::lock_guard lock(test_failure_);
+        test_failure_predicate_ = std::move(predicate);
+    }
+
     /// Offers an arena that slices come from, so that transfers need not pin its pages each time. It
     /// stays mapped until UnregisterMemory or the destruction. INVALID_PARAMS: it is empty or
     /// overlaps one that is registered.
@@ -269,6 +280,13 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
    private:
     static constexpr const char* kDeviceMemory =
         "a slice is memory of a GPU; copy it to the host first";
+    static constexpr const char* kTestFailure =
+        "the predicate of SetTestFailurePredicate makes keys fail";
+
+    std::function<bool(const std::string&)> TestFailurePredicate() {
+        const std::lock_guard lock(test_failure_);
+        return test_failure_predicate_;
+    }
 
     mnkv_status_t Open(mnkv_backend** backend) const {
         mnkv_config settings{};
@@ -434,7 +452,8 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
     const std::shared_ptr<const mooncake_nvme_kv::Library> library_;
     const mnkv_functions& functions_;
     const mooncake_nvme_kv::LogToGlog log_to_glog_;
-    std::mutex init_;
+    std::mutex init_, test_failure_;
+    std::function<bool(const std::string&)> test_failure_predicate_;
     std::atomic<mnkv_backend*> backend_{nullptr};
 };
 
