@@ -5,7 +5,7 @@
 
 find_program(CARGO_EXECUTABLE cargo HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin")
 if(NOT CARGO_EXECUTABLE)
-  message(FATAL_ERROR "cargo not found; install Rust 1.85 or later with rustup (https://rustup.rs) "
+  message(FATAL_ERROR "cargo not found; install Rust 1.90 or later with rustup (https://rustup.rs) "
                       "or set CARGO_EXECUTABLE")
 endif()
 
