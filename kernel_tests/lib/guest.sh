@@ -65,6 +65,27 @@ run_rust_tests() {
   return "$status"
 }
 
+# Runs a GoogleTest program and reports its tests as libtest does, named PREFIX::TEST.
+# Usage: run_gtest PREFIX PROGRAM [ARGUMENT...]
+run_gtest() {
+  local prefix=$1 status
+  shift
+  echo "running $(basename "$1") as $prefix"
+  "$@" 2>&1 | awk -v prefix="$prefix" '
+    /^\[ RUN      \] / { next }
+    /^\[       OK \] / { passed++; print "test " prefix "::" $4 " ... ok"; next }
+    /^\[  SKIPPED \] .*\([0-9]+ ms\)$/ { ignored++; print "test " prefix "::" $4 " ... ignored"; next }
+    /^\[  FAILED  \] .*\([0-9]+ ms\)$/ { failed++; print "test " prefix "::" $4 " ... FAILED"; next }
+    { print }
+    END {
+      printf "test result: %s. %d passed; %d failed; %d ignored\n", failed ? "FAILED" : "ok",
+        passed, failed, ignored
+    }'
+  status=${PIPESTATUS[0]}
+  if ((status)); then echo "$(basename "$1") ended with exit status $status"; fi
+  return "$status"
+}
+
 # Checks of a suite that is written in shell: report them with report_checks at its end.
 checks_passed=0 checks_failed=0
 

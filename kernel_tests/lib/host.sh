@@ -17,3 +17,16 @@ cargo_executables() {
 build_rust_tests() {
   cargo_executables test "$@" >"$SUITE_LOG/rust_tests"
 }
+
+# Builds programs of a CMake preset; says how only when that fails.
+# Usage: cmake_build PRESET CMAKE-TARGET...
+cmake_build() {
+  local preset=$1 log=$SUITE_LOG/build.log
+  shift
+  # Its own cargo target directory is below the preset's.
+  if ! { cmake --preset "$preset" -Wno-dev && cmake --build --preset "$preset" --parallel 2 --target "$@"; } \
+    >"$log" 2>&1; then
+    cat "$log"
+    return 1
+  fi
+}
