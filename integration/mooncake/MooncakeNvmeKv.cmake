@@ -10,6 +10,9 @@
 # Settings, besides those of the library's own CMakeLists.txt:
 #   MOONCAKE_NVME_KV_STATIC      link the static library, not the shared one
 #   MOONCAKE_NVME_KV_TEST_SHIM   compile Mooncake's own test of its NVMe KV backend the same way
+#   MOONCAKE_NVME_KV_DESTINATION_SLACK
+#                                bytes behind every destination that the users of Mooncake's factory
+#                                keep writable; FileStorage keeps 4096, Mooncake's tests none
 #   mooncake_nvme_kv_DIR         use an installed library; unset, it is built with Mooncake
 if(CMAKE_VERSION VERSION_LESS 3.19)
   message(FATAL_ERROR "mooncake_nvme_kv: CMake ${CMAKE_VERSION} cannot defer calls; "
@@ -18,6 +21,8 @@ endif()
 
 option(MOONCAKE_NVME_KV_TEST_SHIM
        "Compile Mooncake's test of its NVMe KV backend against mooncake_nvme_kv" OFF)
+set(MOONCAKE_NVME_KV_DESTINATION_SLACK 0 CACHE STRING
+    "Bytes behind every destination of a load that may be written; Mooncake's FileStorage has 4096")
 
 set(mooncake_nvme_kv_kit "${CMAKE_CURRENT_LIST_DIR}")
 if(mooncake_nvme_kv_DIR)
@@ -122,6 +127,10 @@ function(mooncake_nvme_kv_switch)
   while(factories)
     list(POP_FRONT factories target path)
     mooncake_nvme_kv_put_in_front(${target} "${path}")
+    if(MOONCAKE_NVME_KV_DESTINATION_SLACK)
+      set_property(SOURCE "${path}" TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_DEFINITIONS
+                   MOONCAKE_NVME_KV_DESTINATION_SLACK=${MOONCAKE_NVME_KV_DESTINATION_SLACK})
+    endif()
     message(STATUS "mooncake_nvme_kv: ${path}: NVMe KV backend replaced")
     mooncake_nvme_kv_link("${targets}" ${target})
   endwhile()

@@ -6,8 +6,25 @@
 
 #include "mooncake_nvme_kv/storage_backend.hpp"
 
+namespace mooncake_nvme_kv {
+
+/// A backend whose users keep `bytes` writable behind every destination.
+template <size_t bytes>
+class WithDestinationSlack : public mooncake::RustNvmeKvStorageBackend {
+   public:
+    explicit WithDestinationSlack(const mooncake::FileStorageConfig& config)
+        : RustNvmeKvStorageBackend(config, {.destination_slack = bytes}) {}
+};
+
+}  // namespace mooncake_nvme_kv
+
 namespace mooncake {
 
+#ifdef MOONCAKE_NVME_KV_DESTINATION_SLACK  // the kit's setting, for Mooncake's factory only
+using NvmeKvStorageBackend =
+    mooncake_nvme_kv::WithDestinationSlack<MOONCAKE_NVME_KV_DESTINATION_SLACK>;
+#else
 using NvmeKvStorageBackend = RustNvmeKvStorageBackend;
+#endif
 
 }  // namespace mooncake
