@@ -54,6 +54,7 @@ AT(mnkv_config, access, 92);
 AT(mnkv_config, total_keys_limit, 96);
 AT(mnkv_config, total_size_limit, 104);
 AT(mnkv_config, scan_page_size, 112);
+AT(mnkv_config, staging_mib, 116);
 
 SIZE(mnkv_capabilities, 64);
 AT(mnkv_capabilities, struct_size, 0);

@@ -224,7 +224,9 @@ typedef struct mnkv_config {
     // 2 TiB, and never more than the namespace has. Has no environment variable.
     uint64_t total_size_limit;
     // Objects in one page of a scan at most. Default 20,000. Has no environment variable.
-    uint64_t scan_page_size;
+    uint32_t scan_page_size;
+    // MiB of data that one offload has in flight at most, however large the batch. Default 128.
+    uint32_t staging_mib;
 } mnkv_config;
 
 // Bytes that are only read: a part of a payload, or a key. A size of 0 ignores `data`.
@@ -552,6 +554,9 @@ mnkv_status_t mnkv_backend_open_from_environment_and_config(const struct mnkv_co
 
 // Closes a backend: new calls fail, calls under way are waited for, and then its threads,
 // descriptors, rings, memory and the ownership of the namespace are given back. NULL is MNKV_OK and does nothing.
+//
+// Long calls under way end early: an offload begins no further object, a scan, a sweep and a
+// removal of everything return INTERNAL_ERROR.
 //
 // No callback of the backend runs after it has returned. From inside a callback of the same
 // backend, from the log callback, for a backend that is closed already and in a forked child it

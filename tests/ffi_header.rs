@@ -110,6 +110,7 @@ fn structs_have_the_same_shape_in_c_and_in_rust() {
         ("offsetof(mnkv_config, destination_slack)", offset_of!(mnkv_config, destination_slack)),
         ("offsetof(mnkv_config, access)", offset_of!(mnkv_config, access)),
         ("offsetof(mnkv_config, scan_page_size)", offset_of!(mnkv_config, scan_page_size)),
+        ("offsetof(mnkv_config, staging_mib)", offset_of!(mnkv_config, staging_mib)),
         ("sizeof(mnkv_slice)", size_of::<mnkv_slice>()),
         ("sizeof(mnkv_mut_slice)", size_of::<mnkv_mut_slice>()),
         ("sizeof(mnkv_object)", size_of::<mnkv_object>()),

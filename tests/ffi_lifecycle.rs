@@ -380,6 +380,42 @@ fn removing_tells_what_was_there_and_a_sweep_reclaims_what_no_root_refers_to() {
 }
 
 #[test]
+fn a_close_cuts_an_offload_short_and_every_object_has_its_status() {
+    let path = fresh_path();
+    let mut settings = config(&path);
+    // Objects are stored in windows of a part of the limit.
+    settings.total_keys_limit = 8000;
+    let backend = open_with(&settings);
+    let names: Vec<_> = (0..8000).map(key).collect();
+    let slices = [slice(b"payload")];
+    let objects: Vec<_> = names.iter().map(|name| object(name, &slices)).collect();
+    let number = backend.addr();
+    let mut closing = None;
+    let (status, statuses) = offload(backend, &objects, |_| {
+        if closing.is_none() {
+            closing = Some(std::thread::spawn(move || {
+                close(ptr::without_provenance_mut(number));
+            }));
+            while exists(backend, b"k") != Err(INTERNAL_ERROR) {
+                std::thread::yield_now();
+            }
+        }
+        OK
+    });
+    closing.expect("called").join().expect("closed");
+    assert_eq!(status, INVALID_READ);
+    let stored = statuses.iter().filter(|status| **status == OK).count();
+    let cut = statuses.iter().filter(|status| **status == INVALID_READ).count();
+    assert!(stored > 0 && cut > 0 && stored + cut == objects.len(), "{stored} and {cut}");
+
+    let backend = open_with(&settings);
+    let mut seen = Seen::default();
+    assert_eq!(scan(backend, &mut seen).0, OK);
+    assert_eq!(seen.objects.len(), stored);
+    close(backend);
+}
+
+#[test]
 fn reports_of_an_impossible_size_are_refused_before_anything_is_done() {
     let backend = open();
     assert_eq!(put(backend, b"k", b"payload"), OK);

@@ -4,6 +4,7 @@
 /// library itself contains no C++ and depends on no version of Mooncake.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -294,7 +295,8 @@ class RustNvmeKvStorageBackend : public StorageBackendInterface {
         settings.destination_slack = options_.destination_slack;
         settings.total_keys_limit = Limit(file_storage_config_.total_keys_limit);
         settings.total_size_limit = Limit(file_storage_config_.total_size_limit);
-        settings.scan_page_size = Limit(file_storage_config_.scanmeta_iterator_keys_limit);
+        settings.scan_page_size = static_cast<uint32_t>(std::min<uint64_t>(
+            Limit(file_storage_config_.scanmeta_iterator_keys_limit), UINT32_MAX));
         if (!IsSet("MOONCAKE_NVME_KV_DRIVER", "stub"))
             return functions_.backend_open_from_environment_and_config(&settings, backend);
         // As Mooncake's test driver has them.

@@ -217,13 +217,18 @@ impl Backend {
         self.core.index.is_complete()
     }
 
-    /// Refuses later calls, waits for those in flight and gives the ownership back. What is long
-    /// ends early: an offload begins no further object, a scan, a sweep and a removal of
-    /// everything fail. A second close does nothing.
+    /// Refuses later calls, waits for those in flight, which end early as
+    /// [`Backend::begin_close`] says, and gives the ownership back. A second close does nothing.
     pub fn close(&self) {
-        self.core.closing.store(true, Ordering::Release);
+        self.begin_close();
         self.calls.close();
         *self.ownership.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+    }
+
+    /// Lets long calls end early, without waiting for them: an offload begins no further object, a
+    /// scan, a sweep and a removal of everything fail.
+    pub fn begin_close(&self) {
+        self.core.closing.store(true, Ordering::Release);
     }
 
     fn is_closing(&self) -> bool {

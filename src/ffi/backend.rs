@@ -116,13 +116,16 @@ fn open(config: &Config, slack: usize) -> Result<*mut mnkv_backend> {
 /// Closes a backend: new calls fail, calls under way are waited for, and then its threads,
 /// descriptors, rings, memory and the ownership of the namespace are given back. NULL is MNKV_OK and does nothing.
 ///
+/// Long calls under way end early: an offload begins no further object, a scan, a sweep and a
+/// removal of everything return INTERNAL_ERROR.
+///
 /// No callback of the backend runs after it has returned. From inside a callback of the same
 /// backend, from the log callback, for a backend that is closed already and in a forked child it
 /// returns INTERNAL_ERROR and does nothing. Thread-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mnkv_backend_close(backend: *mut mnkv_backend) -> mnkv_status_t {
     guarded!(|error: Error| HANDLES.fail(backend, &error), {
-        HANDLES.close(backend)?;
+        HANDLES.close(backend, |open| open.backend.begin_close())?;
         Ok(OK)
     })
 }
@@ -181,7 +184,9 @@ pub unsafe extern "C" fn mnkv_backend_offload(
             })?;
             // SAFETY: as above.
             unsafe { statuses.write(&report.results) };
-            overall(report)?;
+            if stored.refused() || !report.results.iter().all(Result::is_ok) {
+                overall(report)?;
+            }
             Ok(OK)
         }
     );

@@ -132,7 +132,9 @@ pub struct mnkv_config {
     /// 2 TiB, and never more than the namespace has. Has no environment variable.
     pub total_size_limit: u64,
     /// Objects in one page of a scan at most. Default 20,000. Has no environment variable.
-    pub scan_page_size: u64,
+    pub scan_page_size: u32,
+    /// MiB of data that one offload has in flight at most, however large the batch. Default 128.
+    pub staging_mib: u32,
 }
 
 // SAFETY: repr(C), struct_size first, and the rest are numbers and a pointer.
@@ -181,6 +183,7 @@ const DEFAULT: mnkv_config = mnkv_config {
     total_keys_limit: 0,
     total_size_limit: 0,
     scan_page_size: 0,
+    staging_mib: 0,
 };
 
 /// The settings in `config`, and its slack behind destinations.
@@ -222,8 +225,7 @@ fn with_limits(from: &mnkv_config, mut to: Config) -> Config {
         limits.max_bytes = from.total_size_limit;
     }
     if from.scan_page_size != 0 {
-        // Larger pages than the largest number cannot be told from it.
-        limits.scan_page = u32::try_from(from.scan_page_size).unwrap_or(u32::MAX);
+        limits.scan_page = from.scan_page_size;
     }
     to
 }
@@ -269,6 +271,7 @@ unsafe fn settings(config: *const mnkv_config) -> Result<(mnkv_config, HashMap<S
         ("ROOT_SUBMIT_CONCURRENCY", config.root_submit_concurrency),
         ("READ_PLAN_BATCH_SIZE", config.read_plan_batch_size),
         ("COMMAND_TIMEOUT_MS", config.command_timeout_ms),
+        ("STAGING_MIB", config.staging_mib),
     ];
     let mut settings = HashMap::new();
     let mut set = |name: &str, value: String| {

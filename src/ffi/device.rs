@@ -94,7 +94,7 @@ pub unsafe extern "C" fn mnkv_device_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mnkv_device_close(device: *mut mnkv_device) -> mnkv_status_t {
     guarded!(|error: Error| HANDLES.fail(device, &error), {
-        HANDLES.close(device)?;
+        HANDLES.close(device, |_| ())?;
         Ok(OK)
     })
 }

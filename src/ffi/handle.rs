@@ -68,9 +68,9 @@ impl<H, T: Send + Sync + 'static> Registry<H, T> {
         body(&call.value)
     }
 
-    /// Ends a handle: later calls fail, calls under way are waited for, and then what it stood
-    /// for is dropped.
-    pub(super) fn close(&self, handle: *mut H) -> Result<()> {
+    /// Ends a handle: later calls fail, calls under way, which `hurry` may cut short, are waited
+    /// for, and then what it stood for is dropped.
+    pub(super) fn close(&self, handle: *mut H, hurry: impl FnOnce(&T)) -> Result<()> {
         if handle.is_null() {
             return Ok(());
         }
@@ -84,8 +84,11 @@ impl<H, T: Send + Sync + 'static> Registry<H, T> {
                 self.noun
             )));
         }
-        let removed = self.table().write().unwrap_or_else(PoisonError::into_inner).remove(&number);
-        let Slot { value, calls } = removed.ok_or_else(|| self.not_open())?;
+        let mut table = self.table().write().unwrap_or_else(PoisonError::into_inner);
+        let Slot { value, calls } = table.remove(&number).ok_or_else(|| self.not_open())?;
+        // Under the lock of the table: who is refused knows that the others end soon.
+        hurry(&value);
+        drop(table);
         calls.wait_until_idle();
         drop(value);
         Ok(())

@@ -351,6 +351,11 @@ impl Told {
         self.with(unsafe { on_evicted(user, keys.as_ptr(), keys.len()) })
     }
 
+    /// Whether it refused.
+    pub(super) fn refused(&self) -> bool {
+        self.refused != OK
+    }
+
     /// The number that it refused with; `status` when it did not.
     pub(super) fn or(&self, status: mnkv_status_t) -> mnkv_status_t {
         if self.refused == OK { status } else { self.refused }
