@@ -67,11 +67,11 @@ fn with_an_incomplete_index(transport: Transport) {
 }
 
 fn on_an_unkind_device(transport: Transport) {
-    live_on(transport, &small("unkind, padded lengths"), false, interesting_objects);
+    live_on(transport, &small("unkind, padded lengths"), false, large_objects);
 }
 
 fn with_the_spec_profile(transport: Transport) {
-    live_on(transport, &small("spec, reports no length"), true, interesting_objects);
+    live_on(transport, &small("spec, reports no length"), true, large_objects);
 }
 
 fn of_the_default_value_size(transport: Transport) {
