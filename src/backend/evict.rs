@@ -45,11 +45,11 @@ impl Core {
         };
         let object = self.object(&key);
         let Some(hold) = self.table.try_exclusive(object.entry) else { return Ok(None) };
-        if hold.is_quarantined() || !self.index.still(&victim) {
+        if hold.is_quarantined() {
             return Ok(None);
         }
         let only = self.only_version(&object);
-        let Some(shown) = self.index.hide(&victim.fingerprint) else { return Ok(None) };
+        let Some(shown) = self.index.hide_victim(&victim) else { return Ok(None) };
         Ok(Some(HiddenVictim { key, hold, victim, shown, only }))
     }
 }

@@ -405,6 +405,17 @@ impl Index {
         });
     }
 
+    /// Keeps an object from being evicted until [`Index::unpin`]; false when it is not there.
+    pub(super) fn pin(&self, key: &Fingerprint) -> bool {
+        match self.shard(key).get_mut(key) {
+            Some(entry) if entry.state != State::Hidden => {
+                entry.pins = entry.pins.saturating_add(1);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Ends one pin: the callback that told of the object has returned.
     pub(super) fn unpin(&self, key: &Fingerprint) {
         if let Some(entry) = self.shard(key).get_mut(key) {
@@ -491,10 +502,13 @@ impl Index {
         }
     }
 
-    /// Whether a victim is still what it was when it was chosen.
-    pub(super) fn still(&self, victim: &Victim) -> bool {
-        let shard = self.shard(&victim.fingerprint);
-        shard.get(&victim.fingerprint).is_some_and(|entry| entry.is_evictable() && victim.is(entry))
+    /// Hides a victim, see [`Index::hide`]. `None`: it is not what it was when it was chosen, or is
+    /// pinned.
+    pub(super) fn hide_victim(&self, victim: &Victim) -> Option<Shown> {
+        let mut shard = self.shard(&victim.fingerprint);
+        let entry = shard.get_mut(&victim.fingerprint)?;
+        let unchanged = entry.is_evictable() && victim.is(entry);
+        unchanged.then(|| Shown(std::mem::replace(&mut entry.state, State::Hidden)))
     }
 
     /// The root of a victim is not where it was: forgets it, unless it has changed since.
@@ -601,13 +615,11 @@ impl Index {
         }
     }
 
-    /// Whether the running scan still has to report `key`. If so, marks it as reported and pins
-    /// it.
+    /// Whether the running scan still has to report `key`; marks it as reported.
     pub(super) fn claim_for_scan(&self, key: &Fingerprint) -> bool {
         match self.shard(key).get_mut(key) {
             Some(entry) if !entry.marks.contains(Marks::REPORTED) => {
                 entry.marks = entry.marks.with(Marks::REPORTED);
-                entry.pins = entry.pins.saturating_add(1);
                 true
             }
             _ => false,

@@ -380,16 +380,12 @@ impl Backend {
                 }
             }
             if let Some(error) = failure {
-                self.unpin(&page);
                 return Err(error);
             }
             while page.len() >= page_len {
                 let rest = page.split_off(page_len);
                 let full = std::mem::replace(&mut page, rest);
-                if let Err(error) = self.deliver(full, &mut report, on_page) {
-                    self.unpin(&page);
-                    return Err(error);
-                }
+                self.deliver(full, &mut report, on_page)?;
             }
         }
         self.deliver(page, &mut report, on_page)?;
@@ -403,22 +399,17 @@ impl Backend {
         report: &mut ScanReport,
         on_page: &mut dyn FnMut(&[ScannedObject]) -> Result<()>,
     ) -> Result<()> {
-        if page.is_empty() {
+        // What has left since it was read need not be reported.
+        let page = page.into_iter().filter(|(fingerprint, _)| self.core.index.pin(fingerprint));
+        let (fingerprints, objects): (Vec<Fingerprint>, Vec<ScannedObject>) = page.unzip();
+        report.objects += objects.len() as u64;
+        if objects.is_empty() {
             return Ok(());
         }
-        report.objects += page.len() as u64;
-        let (fingerprints, objects): (Vec<Fingerprint>, Vec<ScannedObject>) =
-            page.into_iter().unzip();
         let told = on_page(&objects);
         for fingerprint in &fingerprints {
             self.core.index.unpin(fingerprint);
         }
         told
-    }
-
-    fn unpin(&self, page: &[(Fingerprint, ScannedObject)]) {
-        for (fingerprint, _) in page {
-            self.core.index.unpin(fingerprint);
-        }
     }
 }

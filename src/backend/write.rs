@@ -189,7 +189,7 @@ impl<'a> Write<'_, 'a> {
             let replaced = index.footprint(&self.object.fingerprint);
             let promise = self.core.quota.promise(index, new, replaced);
             self.full |= promise.is_err();
-            let promise = promise?;
+            let promise = promise.map_err(|error| error.context(self.object))?;
             let Some(slot) = self.store().await? else { continue };
             self.hold.bump();
             let manifest = self.manifest(slot);
