@@ -6,9 +6,11 @@
 //! ```
 //!
 //! The arguments are values of `MOONCAKE_NVME_KV_TRANSPORT`; the other variables apply as well.
-//! "warm" loads follow the offload in the same backend, which knows the objects; "cold" ones begin
-//! in a fresh backend. Commands, calls into the kernel and copied bytes are the executor's own
-//! counts. Every loaded byte is compared, outside of the measured time.
+//! Offloads follow a scan, as in a storage node, which asks for one at its start. "warm" loads are
+//! those of the backend that offloaded; "cold" ones begin in a fresh backend that knows nothing.
+//! "missing" asks a fresh backend for keys that are not there, "scanned" does so after a scan.
+//! Commands, calls into the kernel and copied bytes are the executor's own counts. Every loaded
+//! byte is compared, outside of the measured time.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -202,6 +204,7 @@ fn bench(transport: &str) -> Result<()> {
         fill(&mut sources, number as u64 * 2 + u64::from(transport == "ioctl"));
 
         let device = Device::open(&config)?;
+        device.backend.scan(&mut |_| Ok(()))?;
         offload(&device, &keys, &sources)?.print(transport, name, "offload");
         let mut warm = Row::default();
         for _ in 0..ROUNDS {
@@ -215,15 +218,21 @@ fn bench(transport: &str) -> Result<()> {
         cold.print(transport, name, "cold");
     }
     let device = Device::open(&config)?;
-    let mut missing = Row { objects: MISSES, ..Row::default() };
+    miss(&device, transport)?.print(transport, "-", "missing");
+    device.backend.scan(&mut |_| Ok(()))?;
+    miss(&device, transport)?.print(transport, "-", "scanned");
+    Ok(())
+}
+
+fn miss(device: &Device, transport: &str) -> Result<Row> {
+    let mut row = Row { objects: MISSES, ..Row::default() };
     for number in 0..MISSES {
         let key = format!("{transport}/missing/{number}");
-        if device.measure(&mut missing, || device.backend.exists(key.as_bytes()))? {
+        if device.measure(&mut row, || device.backend.exists(key.as_bytes()))? {
             return Err(format!("{key} is on the device: give a new device").into());
         }
     }
-    missing.print(transport, "-", "missing");
-    Ok(())
+    Ok(row)
 }
 
 fn main() -> Result<()> {
