@@ -8,6 +8,7 @@ use std::thread;
 
 use mooncake_nvme_kv::backend::{Handlers, ObjectToStore, OffloadReport};
 use mooncake_nvme_kv::config::{Config, EvictionPolicy};
+use mooncake_nvme_kv::device::CommandError;
 use mooncake_nvme_kv::device::fault::{Effect, HoldPoint, Kind};
 use mooncake_nvme_kv::{Error, ErrorCode, Result};
 use nvme_kv_emulator::Personality;
@@ -441,6 +442,54 @@ fn closing_ends_a_scan_which_then_has_found_nothing() {
     });
     assert!(error.message().contains("closed"), "{error}");
     assert_eq!(device.backend.usage().objects, 0);
+}
+
+#[test]
+fn a_scan_that_the_device_fails_at_any_command_leaves_no_trace() {
+    let rig = Rig::with(Personality::default(), |config| {
+        config.connector.runtime_transfer_limit = 8192;
+        config.lifecycle.scan_page = 5;
+    });
+    let device = rig.open();
+    let objects: Vec<(Vec<u8>, Vec<u8>)> = (0..12).map(object).collect();
+    offload(&device, &objects, Handlers { on_stored: &mut |_| Ok(()), on_evicted: &mut no });
+    let rewritten = Places::new(&rig, &key(0), 4);
+    rewritten.put_object(&rig, 3, b"hidden");
+    let whole = device.backend.usage();
+    for failing in 0.. {
+        let device = rig.open();
+        // Known before the scan, and so after it.
+        device.expect(&key(5), &object(5).1);
+        let before = device.backend.usage();
+        let mut commands = 0;
+        device.faults.set_rule(move |_, _| {
+            commands += 1;
+            if commands == failing + 1 {
+                return Effect::Fail(CommandError::Errno(libc::EIO));
+            }
+            Effect::Pass
+        });
+        let failed = device.backend.scan(&mut |_| Ok(())).is_err();
+        device.faults.clear_rule();
+        if failed {
+            assert_eq!(device.backend.usage(), before, "command {failing}");
+            assert!(!device.backend.index_is_complete());
+        }
+        let mut reported = 0;
+        device.backend.reset_scan();
+        device
+            .backend
+            .scan(&mut |page| {
+                reported += page.len();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!((reported, device.backend.usage()), (12, whole), "command {failing}");
+        if !failed {
+            assert!(failing > 12);
+            return;
+        }
+    }
 }
 
 #[test]

@@ -438,7 +438,7 @@ impl Index {
     fn set_state(&self, key: Fingerprint, state: State) {
         self.change(&key, |entry| {
             let entry = entry.unwrap_or(Entry::unknown(state));
-            Some(Entry { state, marks: entry.marks.without(Marks::FOUND), ..entry })
+            Some(Entry { state, ..entry })
         });
     }
 
@@ -608,8 +608,16 @@ impl Index {
                 .collect();
             for key in keys {
                 self.change(&key, |entry| {
-                    let forget = |entry: &Entry| entry.marks.contains(found) && !self.is_complete();
-                    entry.filter(|entry| !forget(entry))
+                    let entry = entry?;
+                    if !entry.marks.contains(found) || self.is_complete() {
+                        return Some(entry);
+                    }
+                    match entry.state {
+                        State::Visible | State::Only => None,
+                        // Doubt about the key outlives what raised it.
+                        State::Suspect | State::Damaged => Some(Entry::unknown(entry.state)),
+                        State::Hidden => Some(entry),
+                    }
                 });
             }
         }
