@@ -3,8 +3,10 @@
 //!
 //! `cargo bench --bench index`, or with other numbers of keys: `cargo bench --bench index -- 50000`.
 
+#[allow(dead_code, unreachable_pub)] // used in part by others
 #[path = "../tests/support/counting.rs"]
 mod counting;
+#[allow(dead_code, unreachable_pub)] // used in part by others
 #[path = "../tests/support/nothing.rs"]
 mod nothing;
 
