@@ -171,7 +171,7 @@ typedef int32_t mnkv_status_t;
 // environment itself is not read, except by `mnkv_backend_open_from_environment_and_config`. The
 // struct and its text may be freed after the call.
 //
-//     mnkv_config config = { .struct_size = sizeof(config), .device_path = "/dev/ng0n1" };
+// `mnkv_config config = { .struct_size = sizeof config, .device_path = "/dev/ng0n1" };`
 typedef struct mnkv_config {
     // sizeof(mnkv_config).
     size_t struct_size;

@@ -77,7 +77,7 @@ pub enum mnkv_access {
 /// environment itself is not read, except by `mnkv_backend_open_from_environment_and_config`. The
 /// struct and its text may be freed after the call.
 ///
-///     mnkv_config config = { .struct_size = sizeof(config), .device_path = "/dev/ng0n1" };
+/// `mnkv_config config = { .struct_size = sizeof config, .device_path = "/dev/ng0n1" };`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct mnkv_config {
