@@ -30,6 +30,9 @@ impl KernelRig {
             (character.settings)(config);
             config.connector.device_path = served.node.clone();
             config.connector.transport = transport;
+            // The ioctl transport has a thread for each command in flight, and the tests open
+            // hundreds of backends on one processor.
+            config.connector.queue_depth = 8;
         });
         Some(KernelRig { rig, served })
     }
