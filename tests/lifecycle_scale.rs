@@ -11,10 +11,12 @@ use mooncake_nvme_kv::config::{Config, EvictionPolicy};
 use mooncake_nvme_kv::device::CommandError;
 use mooncake_nvme_kv::device::fault::{Effect, HoldPoint, Kind};
 use mooncake_nvme_kv::{Error, ErrorCode, Result};
-use nvme_kv_emulator::Personality;
+use nvme_kv_command_set::Opcode;
+use nvme_kv_emulator::{Effect as DeviceEffect, Personality};
+use support::faults::fail_at;
 use support::places::{Piece, Places};
 use support::random::Random;
-use support::{Device, Rig, payload, seed};
+use support::{Device, Rig, manual_clock, payload, seed};
 
 /// Bytes of most objects: some are inline, some have chunks.
 const SIZES: [usize; 3] = [100, 4000, 20_000];
@@ -401,6 +403,7 @@ fn closing_ends_a_large_batch_and_every_object_has_an_answer_that_is_true() {
             offloading.join().unwrap()
         });
         let device = rig.open();
+        device.backend.scan(&mut |_| Ok(())).unwrap();
         let mut stored = 0;
         for (n, result) in report.results.iter().enumerate() {
             let (key, bytes) = &objects[n];
@@ -524,6 +527,116 @@ fn an_object_removed_while_it_is_scanned_does_not_come_back() {
     });
     assert!(!device.backend.exists(b"k").unwrap());
     assert_eq!((reported, device.backend.usage().objects), (0, 0));
+}
+
+#[test]
+fn removing_everything_goes_on_after_a_failure() {
+    let rig = Rig::new();
+    let device = rig.open();
+    for n in 0..50 {
+        device.put(&key(n), b"x").unwrap();
+    }
+    let mut failures = 1;
+    device.faults.set_rule(move |kind, _| {
+        if kind == Kind::Delete && failures > 0 {
+            failures -= 1;
+            return Effect::Fail(CommandError::Errno(libc::EIO));
+        }
+        Effect::Pass
+    });
+    device.backend.remove_all().unwrap_err();
+    assert_eq!(rig.value_count(), 0, "the second look removed what the first one could not");
+    counters_are_true(&rig, &device);
+}
+
+#[test]
+fn without_list_what_is_known_is_evicted_and_removed() {
+    let rig = Rig::with("list=absent".parse().unwrap(), |config| {
+        evicting(EvictionPolicy::Lru)(config);
+        config.lifecycle.max_objects = 20;
+    });
+    rig.open().put(&key(500), b"of an earlier life").unwrap();
+    let device = rig.open();
+    for n in 0..60 {
+        device.put(&key(n), &object(n).1).unwrap();
+    }
+    assert_eq!(device.backend.usage().objects, 20);
+    assert!(device.backend.exists(&key(500)).unwrap(), "asked for");
+    assert!(!device.backend.exists(&key(0)).unwrap());
+    assert_eq!(device.backend.remove_all().unwrap(), 21, "it is known since");
+    assert_eq!(rig.value_count(), 0);
+}
+
+#[test]
+fn a_sweep_beside_offloads_deletes_nothing_of_theirs() {
+    let rig = Rig::with("order=shuffled:7".parse().unwrap(), |config| {
+        config.connector.runtime_transfer_limit = 8192;
+    });
+    let device = rig.open();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers = (0..2).map(|writer| {
+            let device = &device;
+            scope.spawn(move || {
+                for round in 0..30 {
+                    for n in 0..4 {
+                        let key = key(10 * writer + n);
+                        let bytes = payload(20_000 + 100 * n, (round * 100 + n) as u64);
+                        device.put(&key, &bytes).unwrap();
+                        device.expect(&key, &bytes);
+                    }
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        let sweeper = scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                device.backend.sweep(false).unwrap();
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Release);
+        sweeper.join().unwrap();
+    });
+    for writer in 0..2 {
+        for n in 0..4 {
+            let bytes = payload(20_000 + 100 * n, (29 * 100 + n) as u64);
+            device.expect(&key(10 * writer + n), &bytes);
+        }
+    }
+    counters_are_true(&rig, &device);
+}
+
+#[test]
+fn a_sweep_leaves_the_chunks_of_a_root_that_may_still_appear() {
+    let (clock, show) = manual_clock();
+    let mut rig = Rig::with(Personality::default(), |config| {
+        config.connector.runtime_transfer_limit = 8192;
+    });
+    rig.parts.clock = show;
+    let device = rig.open();
+    device.put(&key(1), b"old").unwrap();
+    let places = Places::new(&rig, &key(1), 8);
+    let bytes = payload(20_000, 2);
+    // Both tries of the new root, in the slot above the old one, get no answer.
+    for _ in 0..2 {
+        fail_at(
+            &rig,
+            &places,
+            Opcode::Store,
+            Piece::Root(1),
+            DeviceEffect::LateNoAnswer { after: u64::MAX },
+        );
+    }
+    device.put(&key(1), &bytes).unwrap_err();
+    assert!(device.backend.sweep(true).unwrap().orphans > 0);
+    let error = device.backend.sweep(false).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidRead, "{error}");
+    rig.namespace.release_late();
+    places.lose(&rig, Piece::Root(0));
+    rig.open().expect(&key(1), &bytes);
+    clock.fetch_add(10 * 60 * 1000, Ordering::Relaxed);
+    device.backend.sweep(false).unwrap();
 }
 
 #[test]

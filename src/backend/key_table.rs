@@ -195,6 +195,17 @@ impl KeyTable {
         })
     }
 
+    /// Until when a root that was stored without an answer may still appear somewhere.
+    pub(super) fn roots_may_appear_until(&self) -> Option<Duration> {
+        let latest = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let marks = shard.values().flat_map(|entry| &entry.quarantine);
+            let roots = marks.filter(|mark| mark.ghost == Ghost::RootStore);
+            roots.map(|mark| mark.until).max()
+        };
+        self.shards.iter().filter_map(latest).max()
+    }
+
     /// Entries now in the table: keys in flight, pinned or quarantined.
     #[cfg(test)]
     fn len(&self) -> usize {

@@ -109,6 +109,28 @@ impl Core {
     }
 }
 
+/// How far removing everything has come.
+#[derive(Default)]
+struct Removed {
+    objects: u64,
+    failure: Option<Error>,
+}
+
+impl Removed {
+    fn take(&mut self, results: Vec<Result<bool>>) {
+        for result in results {
+            match result {
+                Ok(was_there) => self.objects += u64::from(was_there),
+                Err(error) => self.failure = self.failure.take().or(Some(error)),
+            }
+        }
+    }
+
+    fn finish(self) -> Result<u64> {
+        self.failure.map_or(Ok(self.objects), Err)
+    }
+}
+
 impl Backend {
     /// Removes one object.
     ///
@@ -142,7 +164,7 @@ impl Backend {
     pub fn remove_all(&self) -> Result<u64> {
         let _call = self.enter_to_change()?;
         let core = &self.core;
-        let mut removed = 0;
+        let mut count = Removed::default();
         // Known roots first: their chunks need not be looked at.
         for shard in core.index.shards() {
             self.go_on()?;
@@ -154,26 +176,22 @@ impl Backend {
                     }
                     Ok(found == Some(true))
                 });
-            for result in results {
-                removed += u64::from(result?);
-            }
+            count.take(results);
         }
         let mut listing = Listing::new();
         loop {
             self.go_on()?;
             let keys = match listing.next(&*core.executor) {
-                Ok(keys) if keys.is_empty() => return Ok(removed),
+                Ok(keys) if keys.is_empty() => return count.finish(),
                 Ok(keys) => keys,
-                Err(error) if error.is_unsupported() => return Ok(removed),
+                Err(error) if error.is_unsupported() => return count.finish(),
                 Err(error) => return Err(error.into_error(Direction::Read, "List")),
             };
             let own: Vec<PhysicalKey> = keys.iter().filter_map(|key| core.own_key(key)).collect();
             let results = each(&*core.executor, own, async |lane, key| {
                 core.remove_root(lane, key).await.map(|found| found == Some(true))
             });
-            for result in results {
-                removed += u64::from(result?);
-            }
+            count.take(results);
         }
     }
 }

@@ -91,7 +91,8 @@ impl Backend {
     /// offloads wait while a step of deletions runs.
     ///
     /// # Errors
-    /// NOT_SUPPORTED on a device without List; INTERNAL_ERROR while another sweep runs and after
+    /// INVALID_READ while a root that was stored without an answer may still appear: its chunks
+    /// look like orphans. NOT_SUPPORTED on a device without List; INTERNAL_ERROR while another sweep runs and after
     /// [`Backend::close`]; otherwise the device's.
     pub fn sweep(&self, dry_run: bool) -> Result<SweepReport> {
         let _call = if dry_run { self.calls.enter()? } else { self.enter_to_change()? };
@@ -113,6 +114,16 @@ impl Backend {
         each(&*core.executor, [()], async |_, ()| {
             drop(core.table.exclusive(Core::sweep_gate()).await);
         });
+        let now = (core.clock)();
+        let ghosts = core.table.roots_may_appear_until().filter(|until| *until > now);
+        if let (Some(until), false) = (ghosts, dry_run) {
+            let message = format!(
+                "sweep: an earlier Store without an answer may still be executed; sweep again in \
+                 {} ms",
+                (until - now).as_millis()
+            );
+            return Err(Error::new(ErrorCode::InvalidRead, message));
+        }
         let mut listing = Listing::new();
         let mut claimed = HashSet::new();
         let mut others = HashSet::new();
