@@ -6,13 +6,14 @@
 //! no lock.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::log;
 
 /// Where lock files are, in order of preference: the first that can be written to is used.
 const DIRECTORIES: [&str; 2] = ["/run/lock", "/tmp"];
@@ -56,14 +57,7 @@ impl Ownership {
             let message = format!("lock file {} of {path}: {error}", name.display());
             Error::new(ErrorCode::FileLockFail, message)
         };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o666)
-            .open(&name)
-            .map_err(|error| failed(&error))?;
+        let file = open(&name).map_err(|error| failed(&error))?;
         // Before it is locked: no child gets a locked copy that it does not know of.
         let noted = Noted::new(file)?;
         let mut file = &noted.0;
@@ -92,7 +86,10 @@ impl Ownership {
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| file.write_all(holder.as_bytes()));
-        written.map_err(|error| failed(&error))?;
+        // Only decoration: the lock is held all the same.
+        if let Err(error) = written {
+            log::warning!("lock file {}: cannot note its holder: {error}", name.display());
+        }
         Ok(Ownership { file: noted, owner: std::process::id() })
     }
 }
@@ -144,6 +141,29 @@ pub(crate) fn inherited_descriptors() -> impl Iterator<Item = RawFd> {
     descriptors.filter(|descriptor| *descriptor != FREE)
 }
 
+/// Opens a lock file, made if it is not there. Another user may have made it: a kernel that
+/// protects files of others in sticky folders (sysctl fs.protected_regular) refuses to open
+/// it with O_CREAT, and reading is enough for a lock.
+fn open(name: &Path) -> std::io::Result<File> {
+    let existing = || match OpenOptions::new().read(true).write(true).open(name) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => File::open(name),
+        opened => opened,
+    };
+    match existing() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    match OpenOptions::new().read(true).write(true).create_new(true).open(name) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => existing(),
+        Err(error) => Err(error),
+        Ok(file) => {
+            // Whatever the umask is: the next owner may be another user, who notes itself here.
+            let _ = file.set_permissions(fs::Permissions::from_mode(0o666));
+            Ok(file)
+        }
+    }
+}
+
 /// The folder, made if it is not there.
 fn folder() -> std::io::Result<PathBuf> {
     let mut failure = None;
@@ -155,11 +175,11 @@ fn folder() -> std::io::Result<PathBuf> {
                 let _ = fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777));
                 return Ok(folder);
             }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(folder),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(folder),
             Err(error) => failure = Some(error),
         }
     }
-    Err(failure.unwrap_or_else(|| std::io::ErrorKind::NotFound.into()))
+    Err(failure.unwrap_or_else(|| ErrorKind::NotFound.into()))
 }
 
 #[cfg(test)]
@@ -185,6 +205,21 @@ mod tests {
         Ownership::take_in(&folder, "nguid-2", "/dev/ng0n2").unwrap();
         drop(first);
         Ownership::take_in(&folder, "nguid-1", "/dev/ng5n1").unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn another_user_may_take_a_lock_file_that_was_left() {
+        let folder = std::env::temp_dir().join(format!("mnkv-lock-mode-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        drop(Ownership::take_in(&folder, "nguid", "/dev/ng0n1").unwrap());
+        let name = folder.join("nguid.lock");
+        assert_eq!(fs::metadata(&name).unwrap().permissions().mode() & 0o777, 0o666);
+        // A file that can only be read is taken all the same (also by root, who may write it).
+        fs::set_permissions(&name, fs::Permissions::from_mode(0o444)).unwrap();
+        let owner = Ownership::take_in(&folder, "nguid", "/dev/ng0n1").unwrap();
+        Ownership::take_in(&folder, "nguid", "/dev/ng0n1").unwrap_err();
+        drop(owner);
         fs::remove_dir_all(&folder).unwrap();
     }
 }
