@@ -7,7 +7,10 @@
 //! | `roots`, `chunks`, `sums` | pieces of one object on the device and in memory |
 //! | `lane` | many objects over one executor stream |
 //! | `key_table` | who is working on which key |
-//! | `index`, `manifest_cache` | what is known without asking the device |
+//! | `index`, `entries`, `manifest_cache` | what is known without asking the device |
+//! | `listing`, `scan` | from the device to the index |
+//! | `quota`, `evict` | what may be stored, and what leaves |
+//! | `remove`, `deletion`, `sweep` | objects, values and orphans that go |
 
 mod chunks;
 mod core;
