@@ -108,8 +108,7 @@ impl Executor for Copying {
 /// Offloads `count` objects of `len` bytes in one call. Returns the most bytes that were copied at
 /// once, and the most that was allocated besides the batch itself.
 fn offload(staging: usize, count: usize, len: usize) -> (usize, usize) {
-    let mut config = Config::default();
-    config.staging_bytes = staging as u64;
+    let config = Config { staging_bytes: staging as u64, ..Config::default() };
     let device = Copying::new();
     let connector = Connector::from_executor(device.clone());
     let backend = Backend::with_parts(&config, &connector, Parts::default());
