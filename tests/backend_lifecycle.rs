@@ -301,3 +301,18 @@ fn a_namespace_has_one_owner_and_others_may_read() {
     owner.close();
     Backend::open(&rig.config).unwrap();
 }
+
+#[test]
+fn a_reader_finds_what_the_owner_stores_after_the_reader_has_scanned() {
+    let rig = Rig::new();
+    let mut config = rig.config.clone();
+    config.lifecycle.access = Access::ReadOnly;
+    let reader = Backend::open(&config).unwrap();
+    let owner = rig.open();
+    owner.put(&key(1), b"before").unwrap();
+    assert_eq!(reader.scan(&mut |_| Ok(())).unwrap().objects, 1);
+    owner.put(&key(2), b"after").unwrap();
+    assert!(!reader.index_is_complete());
+    assert!(reader.exists(&key(1)).unwrap() && reader.exists(&key(2)).unwrap());
+    assert!(!reader.exists(&key(3)).unwrap());
+}
