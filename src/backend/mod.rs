@@ -164,7 +164,7 @@ impl Backend {
         Ok(!full)
     }
 
-    /// Offers memory for transfers, see [`Executor::register_memory`].
+    /// Offers memory for transfers, see [`crate::device::Executor::register_memory`].
     ///
     /// # Errors
     /// INVALID_PARAMS when the range is empty or overlaps one that is registered, INTERNAL_ERROR
@@ -179,7 +179,7 @@ impl Backend {
         unsafe { self.core.executor.register_memory(start, len) }
     }
 
-    /// Takes back an offer, see [`Executor::unregister_memory`].
+    /// Takes back an offer, see [`crate::device::Executor::unregister_memory`].
     ///
     /// # Errors
     /// INTERNAL_ERROR after [`Backend::close`].
