@@ -40,6 +40,9 @@ pub(super) struct Core {
     pub(super) quota: Quota,
     pub(super) lifecycle: LifecycleConfig,
     pub(super) claims: Claims,
+    /// When the last command of unknown outcome can no longer be executed, in microseconds of the
+    /// clock, rounded up.
+    pub(super) haunted_until: AtomicU64,
     /// Objects that were removed or evicted so far.
     pub(super) destroyed: AtomicU64,
     /// [`Backend::close`](super::Backend::close) was called: nothing long is begun.
@@ -69,6 +72,7 @@ impl Core {
             index: Index::new(),
             manifests: ManifestCache::new(MANIFEST_CACHE_BYTES),
             claims: Claims::default(),
+            haunted_until: AtomicU64::new(0),
             destroyed: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             no_exist: AtomicBool::new(false),

@@ -1,5 +1,8 @@
 //! Deleting values, and versions of one key: roots before chunks, highest slot first.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use super::core::{Core, Object};
 use super::key_table::{Exclusive, Ghost, Quarantine};
 use super::lane::Lane;
@@ -35,9 +38,17 @@ impl Core {
         slot: Slot,
         ghost: Ghost,
     ) {
-        let until = (self.clock)() + self.settle;
+        let until = self.haunted();
         hold.quarantine(Quarantine { slot, ghost, until });
         self.index.expect_hidden(&object.fingerprint);
+    }
+
+    /// A command without an answer was given up now: until when it may be executed.
+    pub(super) fn haunted(&self) -> Duration {
+        let until = (self.clock)() + self.settle;
+        let micros = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
+        self.haunted_until.fetch_max(micros.saturating_add(1), Ordering::AcqRel);
+        until
     }
 
     /// Deletes one value. "Not found" is what was wanted. Without an answer it is tried once more.

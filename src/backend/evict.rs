@@ -4,10 +4,11 @@
 use super::Backend;
 use super::core::Core;
 use super::deletion::Version;
-use super::index::{Shown, Usage, Victim};
+use super::index::{Doubt, Footprint, Shown, Usage, Victim};
 use super::key_table::Exclusive;
 use super::lane::{Lane, each};
 use crate::error::{Error, ErrorCode, Result};
+use crate::layout::LayoutError;
 use crate::log;
 
 /// Is told which objects are about to be evicted; an error keeps them.
@@ -19,7 +20,7 @@ const BATCH: usize = 256;
 const FUTILE_BATCHES: usize = 16;
 
 /// An object that is about to be deleted.
-struct HiddenVictim<'t> {
+pub(super) struct HiddenVictim<'t> {
     key: Vec<u8>,
     hold: Exclusive<'t>,
     victim: Victim,
@@ -29,28 +30,51 @@ struct HiddenVictim<'t> {
 
 impl Core {
     /// Hides a victim. `None`: it is in use, has been used since it was chosen, or is gone.
-    async fn hide(&self, lane: &Lane<'_>, victim: Victim) -> Result<Option<HiddenVictim<'_>>> {
-        let peeked = self.peek(lane, victim.key).await?;
-        let key = match peeked.as_ref().map(|peeked| peeked.prefix()) {
-            Some(Ok(prefix)) => prefix.logical_key.to_vec(),
-            Some(Err(error)) => {
-                log::warning!("the root {:?} is unreadable and not evicted: {error}", victim.key);
-                self.index.remove_victim(&victim);
-                return Ok(None);
-            }
-            None => {
-                self.index.remove_victim(&victim);
+    pub(super) async fn hide(
+        &self,
+        lane: &Lane<'_>,
+        victim: Victim,
+    ) -> Result<Option<HiddenVictim<'_>>> {
+        let Some(peeked) = self.peek(lane, victim.key).await? else {
+            self.index.doubt(&victim, Doubt::Moved);
+            return Ok(None);
+        };
+        let key = peeked.prefix().map(|prefix| prefix.logical_key.to_vec()).and_then(|key| {
+            // The header's checksum does not cover the logical key; its hash does.
+            let same = self.object(&key).fingerprint == victim.fingerprint;
+            same.then_some(key).ok_or(LayoutError::IdentityMismatch)
+        });
+        let key = match key {
+            Ok(key) => key,
+            Err(error) => {
+                log::warning!("the root {:?} is damaged and not evicted: {error}", victim.key);
+                self.index.doubt(&victim, Doubt::Damaged);
                 return Ok(None);
             }
         };
         let object = self.object(&key);
         let Some(hold) = self.table.try_exclusive(object.entry) else { return Ok(None) };
-        if hold.is_quarantined() {
+        if hold.is_haunted((self.clock)()) {
             return Ok(None);
         }
-        let only = self.only_version(&object);
+        // What commands of unknown outcome have left has not been looked at since they ended.
+        let only = if hold.is_quarantined() { None } else { self.only_version(&object) };
         let Some(shown) = self.index.hide_victim(&victim) else { return Ok(None) };
         Ok(Some(HiddenVictim { key, hold, victim, shown, only }))
+    }
+
+    /// Deletes a victim that nobody objected to; what it took.
+    pub(super) async fn destroy_victim(
+        &self,
+        lane: &Lane<'_>,
+        victim: HiddenVictim<'_>,
+    ) -> Result<Footprint> {
+        let object = self.object(&victim.key);
+        let destroyed = self.destroy(lane, &victim.hold, &object, victim.only).await;
+        if destroyed.is_err() {
+            self.index.distrust(object.fingerprint);
+        }
+        destroyed.map(|_| victim.victim.footprint)
     }
 }
 
@@ -94,13 +118,8 @@ impl Backend {
                 }
                 return Err(error.context("the eviction callback keeps the objects"));
             }
-            let results = each(&*core.executor, hidden, async |lane, victim: HiddenVictim<'_>| {
-                let object = core.object(&victim.key);
-                let destroyed = core.destroy(lane, &victim.hold, &object, victim.only).await;
-                if destroyed.is_err() {
-                    core.index.distrust(object.fingerprint);
-                }
-                destroyed.map(|_| victim.victim.footprint)
+            let results = each(&*core.executor, hidden, async |lane, victim| {
+                core.destroy_victim(lane, victim).await
             });
             evicted.extend(keys);
             for result in results {

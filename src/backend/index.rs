@@ -163,6 +163,16 @@ impl Marks {
 
     const FOUND: Marks = Marks(2 | 4);
 
+    /// Not trusted when this scan began, and not changed since.
+    const fn doubted(by: ScanKind) -> Marks {
+        match by {
+            ScanKind::Reporting => Marks(8),
+            ScanKind::Silent => Marks(16),
+        }
+    }
+
+    const DOUBTED: Marks = Marks(8 | 16);
+
     fn contains(self, other: Marks) -> bool {
         self.0 & other.0 != 0
     }
@@ -290,6 +300,15 @@ pub(super) struct Victim {
     last_use: u64,
 }
 
+/// Why a victim cannot be what the index says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// There is no value.
+    Moved,
+    /// There is a value that is not its root.
+    Damaged,
+}
+
 impl Victim {
     fn new(fingerprint: Fingerprint, entry: &Entry) -> Victim {
         let (key, last_use) = (entry.key, entry.last_use);
@@ -398,7 +417,8 @@ impl Index {
             let new = Entry::of(record);
             Some(match known {
                 Some(Entry { last_use, pins, marks, .. }) => {
-                    Entry { last_use, pins, marks: marks.confirmed(by), ..new }
+                    let marks = marks.confirmed(by).without(Marks::DOUBTED);
+                    Entry { last_use, pins, marks, ..new }
                 }
                 None => Entry { marks: Marks::found(by), ..new },
             })
@@ -438,7 +458,7 @@ impl Index {
     fn set_state(&self, key: Fingerprint, state: State) {
         self.change(&key, |entry| {
             let entry = entry.unwrap_or(Entry::unknown(state));
-            Some(Entry { state, ..entry })
+            Some(Entry { state, marks: entry.marks.without(Marks::DOUBTED), ..entry })
         });
     }
 
@@ -511,9 +531,23 @@ impl Index {
         unchanged.then(|| Shown(std::mem::replace(&mut entry.state, State::Hidden)))
     }
 
-    /// The root of a victim is not where it was: forgets it, unless it has changed since.
-    pub(super) fn remove_victim(&self, victim: &Victim) {
-        self.change(&victim.fingerprint, |entry| entry.filter(|entry| !victim.is(entry)));
+    /// The root of a victim is not where it was, or not readable: the object counts no more and the
+    /// device is asked for it, unless it has changed since. It may still be in another slot, so
+    /// nothing proves its absence.
+    pub(super) fn doubt(&self, victim: &Victim, doubt: Doubt) {
+        let state = match doubt {
+            Doubt::Moved => State::Suspect,
+            Doubt::Damaged => State::Damaged,
+        };
+        self.change(&victim.fingerprint, |entry| {
+            entry.map(|entry| {
+                if victim.is(&entry) {
+                    Entry { pins: entry.pins, ..Entry::unknown(state) }
+                } else {
+                    entry
+                }
+            })
+        });
     }
 
     /// What the object of `key` takes, as far as is known.
@@ -531,6 +565,13 @@ impl Index {
         let shard = lock(&self.shards[shard]);
         let roots = shard.iter().filter(|(_, entry)| entry.counts());
         roots.map(|(fingerprint, entry)| Victim::new(*fingerprint, entry)).collect()
+    }
+
+    /// The object of `key` as it is now, if it may be evicted.
+    pub(super) fn victim(&self, key: &Fingerprint) -> Option<Victim> {
+        let shard = self.shard(key);
+        let entry = shard.get(key).filter(|entry| entry.is_evictable())?;
+        Some(Victim::new(*key, entry))
     }
 
     /// Objects that were used least recently, oldest first, until they take `need` or are `most`,
@@ -592,7 +633,30 @@ impl Index {
             ScanKind::Silent => Marks::found(by),
         };
         for shard in &self.shards {
-            lock(shard).iter_mut().for_each(|entry| entry.marks = entry.marks.without(old));
+            for entry in lock(shard).iter_mut() {
+                entry.marks = entry.marks.without(old).without(Marks::doubted(by));
+                if entry.state == State::Suspect {
+                    entry.marks = entry.marks.with(Marks::doubted(by));
+                }
+            }
+        }
+    }
+
+    /// A scan has seen every root, and none of what was not trusted when it began and has not been
+    /// touched since: it is not stored.
+    pub(super) fn drop_doubted(&self, by: ScanKind) {
+        let doubted = |entry: &Entry| {
+            entry.state == State::Suspect && entry.marks.contains(Marks::doubted(by))
+        };
+        for shard in &self.shards {
+            let keys: Vec<Fingerprint> = lock(shard)
+                .iter()
+                .filter(|(_, entry)| doubted(entry))
+                .map(|(key, _)| *key)
+                .collect();
+            for key in keys {
+                self.change(&key, |entry| entry.filter(|entry| !doubted(entry)));
+            }
         }
     }
 

@@ -269,9 +269,14 @@ impl Exclusive<'_> {
         self.table.with(&self.key, |entry| entry.quarantine.push(quarantine));
     }
 
-    /// A command of unknown outcome may still change some slot of the key.
+    /// A command of unknown outcome may have changed some slot of the key, or may yet.
     pub(super) fn is_quarantined(&self) -> bool {
         self.table.with(&self.key, |entry| !entry.quarantine.is_empty())
+    }
+
+    /// A command of unknown outcome may still be executed.
+    pub(super) fn is_haunted(&self, now: Duration) -> bool {
+        self.table.with(&self.key, |entry| entry.quarantine.iter().any(|mark| mark.until > now))
     }
 
     /// The quarantines of the key that have not been reviewed away.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::Backend;
 use super::core::{Core, Object};
 use super::deletion::Version;
-use super::index::{Knowledge, Victim};
+use super::index::{Doubt, Knowledge, Victim};
 use super::key_table::{Exclusive, Ghost};
 use super::lane::{Lane, each};
 use super::listing::Listing;
@@ -14,6 +14,7 @@ use super::roots::{Ask, Want};
 use crate::device::Direction;
 use crate::error::{Error, ErrorCode, Result};
 use crate::layout::{PhysicalKey, Slot};
+use crate::log;
 
 impl Core {
     /// Deletes every version of `object`, which is hidden or held. False: there was none.
@@ -50,6 +51,10 @@ impl Core {
         for version in versions.iter().rev() {
             self.delete_version_chunks(lane, hold, object, *version).await;
         }
+        if only.is_none() {
+            // All slots were looked at.
+            hold.review_quarantine((self.clock)());
+        }
         Ok(!versions.is_empty())
     }
 
@@ -78,7 +83,7 @@ impl Core {
         self.remove(lane, &object).await.map(Some)
     }
 
-    async fn remove(&self, lane: &Lane<'_>, object: &Object<'_>) -> Result<bool> {
+    pub(super) async fn remove(&self, lane: &Lane<'_>, object: &Object<'_>) -> Result<bool> {
         let hold = self.table.exclusive(object.entry).await;
         let now = (self.clock)();
         let quarantine = hold.review_quarantine(now);
@@ -172,7 +177,7 @@ impl Backend {
                 each(&*core.executor, core.index.roots(shard), async |lane, victim: Victim| {
                     let found = core.remove_root(lane, victim.key).await?;
                     if found.is_none() {
-                        core.index.remove_victim(&victim);
+                        core.index.doubt(&victim, Doubt::Moved);
                     }
                     Ok(found == Some(true))
                 });
@@ -184,7 +189,13 @@ impl Backend {
             let keys = match listing.next(&*core.executor) {
                 Ok(keys) if keys.is_empty() => return count.finish(),
                 Ok(keys) => keys,
-                Err(error) if error.is_unsupported() => return count.finish(),
+                Err(error) if error.is_unsupported() => {
+                    log::warning!(
+                        "remove all: the device does not implement List; objects of earlier runs \
+                         that nobody has asked for since stay"
+                    );
+                    return count.finish();
+                }
                 Err(error) => return Err(error.into_error(Direction::Read, "List")),
             };
             let own: Vec<PhysicalKey> = keys.iter().filter_map(|key| core.own_key(key)).collect();

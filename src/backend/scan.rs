@@ -7,6 +7,7 @@
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Backend;
 use super::core::{Core, Object};
@@ -56,7 +57,7 @@ pub struct ScanReport {
 }
 
 /// What one listed value is.
-enum Scanned {
+pub(super) enum Scanned {
     /// It has gone meanwhile, or an earlier value of the scan stood for it.
     Nothing,
     Other,
@@ -68,7 +69,7 @@ enum Scanned {
 }
 
 impl Core {
-    async fn scan_value(
+    pub(super) async fn scan_value(
         &self,
         lane: &Lane<'_>,
         listed: PhysicalKey,
@@ -132,7 +133,12 @@ impl Core {
         let mut purged = 0;
         if !settled {
             let hold = self.table.exclusive(object.entry).await;
-            if !hold.is_quarantined() {
+            let now = (self.clock)();
+            if !hold.is_haunted(now) {
+                if !hold.review_quarantine(now).is_empty() {
+                    // If the look at all slots fails, the next one must not be skipped.
+                    self.index.distrust(object.fingerprint);
+                }
                 match self.resolve(lane, &hold, &object, by).await? {
                     Some(count) => purged = count,
                     None => return Ok(Scanned::Damaged),
@@ -167,6 +173,19 @@ impl Core {
             return Ok(None);
         };
         Ok(Some(self.record(object, root, shape, only)))
+    }
+
+    /// A scan that `began` then has seen every root.
+    pub(super) fn scanned(&self, by: ScanKind, began: Duration) {
+        if self.lifecycle.access != Access::Exclusive {
+            return;
+        }
+        // While a command of unknown outcome may be executed, a root may appear after the scan has
+        // passed its place.
+        if Duration::from_micros(self.haunted_until.load(Ordering::Acquire)) < began {
+            self.index.drop_doubted(by);
+        }
+        self.index.set_complete();
     }
 
     /// Finds the visible root of a key and purges the others; how many. `None`: it is damaged.
@@ -310,13 +329,12 @@ impl Backend {
         on_page: &mut dyn FnMut(&[ScannedObject]) -> Result<()>,
     ) -> Result<ScanReport> {
         let core = &self.core;
+        let began = (core.clock)();
         core.index.begin_scan(by);
         let report = self.scan_pages(by, on_page);
         match &report {
             Ok(report) if report.listed => {
-                if core.lifecycle.access == Access::Exclusive {
-                    core.index.set_complete();
-                }
+                core.scanned(by, began);
                 log::info!("scan: {report:?}");
                 if report.foreign > 0 {
                     let (ours, other) = match core.executor.capabilities().wire_profile {

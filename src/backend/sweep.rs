@@ -4,8 +4,9 @@
 //! steps with no write in flight, for deleting what nobody has claimed since. Writes announce
 //! the chunks they use while a sweep runs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use super::Backend;
 use super::core::{Core, Object};
@@ -27,20 +28,55 @@ pub struct SweepReport {
     pub deleted: u64,
 }
 
-/// Chunks that writes have used since a sweep began.
+/// What sweeps and writes tell each other of single values. Keys are as the device lists them.
 #[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<Option<HashSet<PhysicalKey>>>);
+pub(super) struct Claims(Mutex<Claimed>);
+
+#[derive(Debug, Default)]
+struct Claimed {
+    /// Chunks that writes have used since the running sweep began.
+    announced: Option<HashSet<PhysicalKey>>,
+    /// Values whose Delete by a sweep had no answer and may be executed until then.
+    doomed: HashMap<PhysicalKey, Duration>,
+}
 
 impl Claims {
-    fn lock(&self) -> MutexGuard<'_, Option<HashSet<PhysicalKey>>> {
+    fn lock(&self) -> MutexGuard<'_, Claimed> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Says that a write is about to use these chunks.
     pub(super) fn announce(&self, chunks: impl Iterator<Item = PhysicalKey>) {
-        if let Some(claimed) = &mut *self.lock() {
-            claimed.extend(chunks);
+        if let Some(announced) = &mut self.lock().announced {
+            announced.extend(chunks);
         }
+    }
+
+    /// What is stored now under one of `keys` may be deleted late.
+    pub(super) fn is_any_doomed(
+        &self,
+        mut keys: impl Iterator<Item = PhysicalKey>,
+        now: Duration,
+    ) -> bool {
+        let claimed = self.lock();
+        !claimed.doomed.is_empty()
+            && keys.any(|key| claimed.doomed.get(&key).is_some_and(|until| *until > now))
+    }
+
+    /// Begins a sweep; false: another one is running.
+    fn begin(&self, now: Duration) -> bool {
+        let claimed = &mut *self.lock();
+        if claimed.announced.is_some() {
+            return false;
+        }
+        claimed.announced = Some(HashSet::new());
+        claimed.doomed.retain(|_, until| *until > now);
+        true
+    }
+
+    /// Whether somebody has claimed `key` since the sweep began.
+    fn has(&self, key: &PhysicalKey) -> bool {
+        self.lock().announced.as_ref().is_none_or(|announced| announced.contains(key))
     }
 }
 
@@ -96,15 +132,11 @@ impl Backend {
     /// [`Backend::close`]; otherwise the device's.
     pub fn sweep(&self, dry_run: bool) -> Result<SweepReport> {
         let _call = if dry_run { self.calls.enter()? } else { self.enter_to_change()? };
-        {
-            let mut claims = self.core.claims.lock();
-            if claims.is_some() {
-                return Err(Error::new(ErrorCode::InternalError, "another sweep is running"));
-            }
-            *claims = Some(HashSet::new());
+        if !self.core.claims.begin((self.core.clock)()) {
+            return Err(Error::new(ErrorCode::InternalError, "another sweep is running"));
         }
         let swept = self.sweep_claimed(dry_run);
-        *self.core.claims.lock() = None;
+        self.core.claims.lock().announced = None;
         swept
     }
 
@@ -153,7 +185,7 @@ impl Backend {
                 }
             }
         }
-        if let Some(announced) = &*core.claims.lock() {
+        if let Some(announced) = &core.claims.lock().announced {
             claimed.extend(announced);
         }
         let orphans: Vec<PhysicalKey> = others.difference(&claimed).copied().collect();
@@ -167,11 +199,14 @@ impl Backend {
                 let _gate = core.table.exclusive(Core::sweep_gate()).await;
                 let mut deleted = 0;
                 for key in step {
-                    let wanted = core.claims.lock().as_ref().is_none_or(|set| set.contains(key));
-                    if wanted {
+                    if core.claims.has(key) {
                         continue;
                     }
-                    if let Some(error) = core.delete(lane, *key).await.error {
+                    let end = core.delete(lane, *key).await;
+                    if end.ghost {
+                        core.claims.lock().doomed.insert(*key, core.haunted());
+                    }
+                    if let Some(error) = end.error {
                         return Err(
                             error.into_error(Direction::Write, "sweep: Delete of an orphan")
                         );

@@ -199,8 +199,13 @@ impl<'a> Write<'_, 'a> {
 
     /// What is known of the key, and which slots commands of unknown outcome may still change.
     fn knowledge(&mut self, round: u32) -> Knowledge {
-        let quarantine = self.hold.review_quarantine((self.core.clock)());
         let now = (self.core.clock)();
+        let quarantine = self.hold.review_quarantine(now);
+        if quarantine.iter().any(|mark| mark.until <= now) {
+            // They are forgotten, and if the look at all slots fails, the next one must not be
+            // skipped.
+            self.core.index.distrust(self.object.fingerprint);
+        }
         self.occupied = SlotSet::default();
         self.root_ghosts = SlotSet::default();
         self.doomed = SlotSet::default();

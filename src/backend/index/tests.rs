@@ -172,6 +172,6 @@ fn a_victim_that_was_rewritten_is_not_forgotten() {
     let victims = index.take_oldest(Usage { objects: 1, ..Usage::default() }, 1);
     index.put(key(b"a"), &record(1, true));
     index.unpin(&key(b"a"));
-    index.remove_victim(&victims[0]);
+    index.doubt(&victims[0], Doubt::Moved);
     assert_eq!(index.get(&key(b"a")), Knowledge::Only(root(1)));
 }

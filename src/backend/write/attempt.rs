@@ -29,6 +29,9 @@ pub(super) enum At {
 impl<'a> Write<'_, 'a> {
     /// Leaves nothing of a failed attempt behind, unless its root may still appear.
     pub(super) async fn store_at(&mut self, slot: Slot) -> Result<At> {
+        if self.is_doomed_by_sweep(slot) {
+            return Ok(At::Conflict);
+        }
         let mut created = Vec::new();
         let stored = match self.plan {
             WritePlan::Inline => Ok(true),
@@ -53,6 +56,17 @@ impl<'a> Write<'_, 'a> {
             }
             Err(Undone::Keep(error)) => Err(error),
         }
+    }
+
+    /// A Delete that a sweep has sent may yet take a value of the new version in `slot`.
+    fn is_doomed_by_sweep(&self, slot: Slot) -> bool {
+        let chunks = match self.plan {
+            WritePlan::Inline => 0,
+            WritePlan::Chunked { chunk_count, .. } => chunk_count,
+        };
+        let root = self.core.listed_key(self.object.keys.root(slot));
+        let chunks = self.core.chunk_keys(self.object, slot, chunks);
+        self.core.claims.is_any_doomed(std::iter::once(root).chain(chunks), (self.core.clock)())
     }
 
     /// Stores the chunks, hashing each while it is on its way. False: a chunk of other bytes is
@@ -157,7 +171,8 @@ impl<'a> Write<'_, 'a> {
                 }
                 Err(error) => {
                     ghost |= error.outcome_unknown();
-                    self.full |= error.is_full();
+                    // With an earlier try under way, another attempt would hide what this one left.
+                    self.full |= error.is_full() && !ghost;
                     let what = format_args!("{}: root in slot {}", self.object, slot.get());
                     Err(error.into_error(Direction::Write, what))
                 }
