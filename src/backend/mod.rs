@@ -6,6 +6,7 @@
 //! | `write`, `read` | one object: "the rules of one key" |
 //! | `roots`, `chunks`, `sums` | pieces of one object on the device and in memory |
 //! | `lane` | many objects over one executor stream |
+//! | `mixed` | operations of all kinds in one lane, for simulation |
 //! | `key_table` | who is working on which key |
 //! | `index`, `entries`, `manifest_cache` | what is known without asking the device |
 //! | `listing`, `scan` | from the device to the index |
@@ -23,6 +24,7 @@ mod lane;
 mod listing;
 mod load;
 mod manifest_cache;
+mod mixed;
 mod offload;
 mod quota;
 mod read;
@@ -49,6 +51,8 @@ use crate::log;
 pub use evict::OnEvicted;
 pub use index::Usage;
 pub use load::ObjectToLoad;
+#[doc(hidden)]
+pub use mixed::{Done, Mixed};
 pub use offload::{Handlers, ObjectToStore, OffloadReport};
 use scan::ScanProgress;
 pub use scan::{ScanReport, ScannedObject};

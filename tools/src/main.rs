@@ -7,6 +7,7 @@ mod attach;
 mod fault;
 mod serve;
 mod signal;
+mod simulate;
 mod sysfs;
 
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     Attach(attach::Attach),
     /// Disconnect a node that `attach` printed
     Detach(attach::Detach),
+    /// Run the backend against a simulated, faulty device and check what it promises
+    Simulate(simulate::Simulate),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Attach(attach) => attach.run(),
         Command::Detach(detach) => detach.run(),
+        Command::Simulate(simulate) => simulate.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
