@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use mooncake_nvme_kv::ErrorCode;
 use mooncake_nvme_kv::backend::ScannedObject;
-use mooncake_nvme_kv::layout::{ChunkIndex, ObjectKeys, Slot};
+use mooncake_nvme_kv::layout::{ChunkIndex, ObjectKeys, ObjectKind, Slot, root_prefix};
+use nvme_kv_command_set::WireProfile;
 
 use crate::device::FaultPlan;
 use crate::offload::{on_evicted, refusal};
@@ -341,6 +342,33 @@ impl World {
         // What is left of a damaged root stays under its key.
         ledger.junk[key] = true;
         self.end("")
+    }
+
+    /// Another writer, between two processes, leaves an old version above the visible one.
+    pub(crate) fn put_hidden(&mut self) {
+        let key = self.any_key();
+        let name = self.ledger.borrow().keys[key].clone();
+        let version = self.any_version(key);
+        let payload = self.ledger.borrow().versions[key][version].clone();
+        let Some(visible) = self.survey().roots.get(&name).map(|roots| roots[0].slot) else {
+            return;
+        };
+        let above = visible.get() + self.random.between(1, 3) as u32;
+        let Some(slot) = Slot::new(above).filter(|_| payload.len() <= 3000) else { return };
+        let keys = ObjectKeys::new(&name);
+        let place = self.wire.device_key(&keys.root(slot));
+        if self.namespace.peek(&place).is_some() {
+            return;
+        }
+        let (kind, len) = (self.config.checksum, payload.len() as u32);
+        let sum = kind.of_slice(&payload);
+        let mut value = root_prefix(ObjectKind::Inline, kind, &keys, slot, &name, len, sum);
+        value.extend_from_slice(&payload);
+        if self.wire.profile == WireProfile::Mooncake {
+            value.resize(self.wire.transfer_len(value.len() as u32) as usize, 0);
+        }
+        self.namespace.poke(&place, &value);
+        self.note(format!("  another writer leaves k{key} v{version} hidden in slot {above}"));
     }
 
     /// Somebody else puts a value where one of ours may go.

@@ -214,6 +214,9 @@ impl World {
         self.note(format!("  {why}: the next process opens the device"));
         self.device.restart();
         self.backend.close();
+        if self.random.one_in(2) {
+            self.put_hidden();
+        }
         self.backend = open_backend(&self.config, &self.device);
         self.scanned = false;
         for object in &mut self.ledger.get_mut().objects {
