@@ -174,11 +174,18 @@ impl<'a> Write<'_, 'a> {
             self.full |= promise.is_err();
             let promise = promise.map_err(|error| error.context(self.object))?;
             let Some(slot) = self.store().await? else { continue };
-            self.hold.bump();
             let manifest = self.manifest(slot);
+            // Readers see the new version as soon as the device shows it, and no sooner: a root above
+            // the old one becomes visible when that is deleted. Whoever has seen the new version
+            // is not shown the old one again if the deletion fails.
+            let above = old.is_some_and(|old| old.slot < slot);
+            if above && let Some(old) = old {
+                self.delete_old_root(old.slot).await?;
+            }
+            self.hold.bump();
             self.publish(slot, value_len.into(), manifest);
             drop(promise);
-            if let Some(old) = old {
+            if !above && let Some(old) = old {
                 self.delete_old_root(old.slot).await?;
             }
             return Ok((self.stored(false), old));
