@@ -446,7 +446,11 @@ fn closing_waits_for_calls_that_run_and_refuses_later_ones() {
         for writer in writers {
             match writer.join().expect("no panic") {
                 Ok(already) => written += usize::from(!already),
-                Err(error) => assert_eq!(error.code(), ErrorCode::InternalError),
+                // Refused at the door, or inside and not begun when the closing began.
+                Err(error) => assert!(
+                    matches!(error.code(), ErrorCode::InternalError | ErrorCode::InvalidRead),
+                    "{error}"
+                ),
             }
         }
         assert_eq!(written, 1);
