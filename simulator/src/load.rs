@@ -47,7 +47,8 @@ pub(crate) fn check_load(
         Err(error) if other_size(error) => {
             let lens: Vec<usize> =
                 ledger.objects[key].versions().map(|v| ledger.versions[key][v].len()).collect();
-            if lens.iter().all(|&other| other == len) && !ledger.objects[key].damaged {
+            let right = lens.iter().all(|&other| other == len);
+            if calm && right && !ledger.objects[key].damaged {
                 return Err(format!("{}, and has another size: {error}", ledger.describe(key)));
             }
             let sizes: Vec<usize> = ledger.versions[key].iter().map(Vec::len).collect();
