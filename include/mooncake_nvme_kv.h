@@ -617,7 +617,8 @@ mnkv_status_t mnkv_backend_is_enabled(struct mnkv_backend *backend, bool *out);
 
 // Offers `size` bytes at `start`, say an arena that destinations come from, so that transfers into
 // and out of it need not pin its pages each time. A hint: without a use for it (ioctl, emulated),
-// or over a limit of the kernel, the call succeeds and transfers work as before.
+// or over a limit of the kernel, the call succeeds and transfers work as before. So does a transfer
+// that crosses a multiple of the longest one (a power of two), counted from the page of `start`.
 //
 // The memory must stay mapped until `mnkv_backend_unregister_memory` or the close. INVALID_PARAMS:
 // the range is empty or overlaps one that is registered. Thread-safe.

@@ -12,18 +12,21 @@ const MAX_REGIONS: usize = 1 << 14;
 const PAGE: usize = 4096;
 
 impl RegionTable {
-    /// Cuts `memory` (address, bytes) into regions of at most `max_transfer` bytes: the kernel
-    /// (6.1) refuses commands whose region is longer. Memory beyond what one ring can have is left
-    /// out, the last first.
+    /// Cuts `memory` (address, bytes) into regions of at most `max_transfer` bytes, counted from
+    /// the page of its first byte: the kernel (6.1) refuses commands whose region is longer. Memory
+    /// beyond what one ring can have is left out, the last first.
     pub(super) fn cut(memory: &[(usize, usize)], max_transfer: usize) -> RegionTable {
-        // A power of two, so that aligned buffers of the pool lie in one region each.
+        // A power of two: buffers of the pool are aligned within an aligned arena, so that each
+        // lies in one region.
         let size = (max_transfer.max(PAGE) + 1).next_power_of_two() / 2;
         let mut regions = Vec::new();
         for &(start, len) in memory {
             let mut at = start;
             let end = start + len;
+            let mut border = start - start % PAGE;
             while at < end && regions.len() < MAX_REGIONS {
-                let next = (at - at % size).saturating_add(size).min(end);
+                border = border.saturating_add(size);
+                let next = border.min(end);
                 regions.push((at, next - at));
                 at = next;
             }
@@ -50,12 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_cut_at_multiples_of_the_largest_transfer() {
+    fn memory_is_cut_into_the_largest_transfers_from_the_page_of_its_start() {
         let table = RegionTable::cut(&[(0x11000, 0x21000)], 0x10000);
-        let expected = [(0x11000, 0xf000), (0x20000, 0x10000), (0x30000, 0x2000)];
+        let expected = [(0x11000, 0x10000), (0x21000, 0x10000), (0x31000, 0x1000)];
         assert_eq!(table.regions(), expected);
         let table = RegionTable::cut(&[(0x40000, 0x10000)], 0x17000);
         assert_eq!(table.regions(), [(0x40000, 0x10000)]);
+        let table = RegionTable::cut(&[(0x11004, 0x10000)], 0x10000);
+        assert_eq!(table.regions(), [(0x11004, 0xfffc), (0x21000, 4)], "16 pages at most");
     }
 
     #[test]
