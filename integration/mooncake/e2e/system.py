@@ -15,6 +15,9 @@ import mooncake
 PACKAGE = pathlib.Path(mooncake.__path__[0])
 MASTER_PORT, CLIENT_PORT = 50051, 50052
 SEGMENT_BYTES = 128 << 20
+FILLER_BYTES = 4 << 20
+# Time for which an object that was asked for stays in memory, seconds.
+LEASE = 0.2
 
 # How long a thing may take that Mooncake does in its own time (heartbeats, eviction), seconds.
 PATIENCE = 60
@@ -77,7 +80,7 @@ def start_master(folder):
             f"--rpc_port={MASTER_PORT}",
             "--enable_offload=true",
             # So that little data is enough to push objects out of memory.
-            "--default_kv_lease_ttl=200",
+            f"--default_kv_lease_ttl={LEASE * 1000:.0f}",
             "--eviction_high_watermark_ratio=0.30",
             "--eviction_ratio=0.5",
             "--metrics_port=9003",
@@ -123,6 +126,8 @@ class Store:
     def __init__(self):
         from mooncake.store import MooncakeDistributedStore
 
+        self.fillers = 0
+
         self.store = MooncakeDistributedStore()
         status = self.store.setup(
             "127.0.0.1",
@@ -163,13 +168,19 @@ class Store:
 
     def push_out_of_memory(self, keys):
         """Puts other objects until `keys` are on the device only."""
-        for number in range(10000):
-            if all(self.places(key) == {"disk"} for key in keys):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            # Asking where a key is gives it a lease, and what has one is not evicted.
+            time.sleep(2 * LEASE)
+            for _ in range(SEGMENT_BYTES // FILLER_BYTES // 4):
+                self.fillers += 1
+                # Full memory is what this is about.
+                self.store.put(f"filler {self.fillers}", bytes(FILLER_BYTES))
+            time.sleep(2 * LEASE)
+            places = {key: self.places(key) for key in keys}
+            if all(where == {"disk"} for where in places.values()):
                 return
-            # Full memory is what this is about.
-            self.store.put(f"filler {number}", bytes(4 << 20))
-            time.sleep(0.2)
-        raise TimeoutError(f"still in memory: {[key for key in keys if 'memory' in self.places(key)]}")
+        raise TimeoutError(f"not on the device only: {places}")
 
     def close(self):
         self.store.close()
