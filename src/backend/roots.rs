@@ -174,7 +174,7 @@ impl Core {
     }
 
     /// Looks for roots of `object` in the slots asked about. Everything is in flight together; a
-    /// slot that exists is fetched as soon as that is known.
+    /// slot that exists is fetched as soon as that is known, and a second time if it was no root.
     ///
     /// # Errors
     /// The first device failure other than "not found".
@@ -191,6 +191,8 @@ impl Core {
         let mut failure: Option<Error> = None;
         // Per slot: bytes asked for, and how much is wanted.
         let mut asked = [(0u32, Want::Prefix); 64];
+        // Slots whose value was no root; each is read a second time.
+        let mut doubted = SlotSet::default();
         let mut commands = lane.commands();
         let fetch = |slot: Slot, len: u32| {
             let capabilities = self.executor.capabilities();
@@ -244,35 +246,41 @@ impl Core {
                 continue;
             }
             let (len, want) = *place;
-            match judge(object, slot, len, want, completion) {
+            let mut judged = judge(object, slot, len, want, completion);
+            let too_long = match judged {
+                Ok(Judged::Longer(need)) => Some(need).filter(|need| *need > u64::from(limit)),
+                Ok(Judged::LongerThanBuffer) => Some(u64::from(limit) + 1).filter(|_| len == limit),
+                _ => None,
+            };
+            if let Some(need) = too_long {
+                let got = u64::from(limit);
+                judged = Ok(Judged::Unreadable(LayoutError::Truncated { need, got }));
+            }
+            match judged {
                 Ok(Judged::Missing) => {}
                 Ok(Judged::Ours(root)) => {
                     found.occupied.insert(slot);
                     found.roots.push(root);
                 }
                 Ok(Judged::Foreign) => found.occupied.insert(slot),
+                // A root that was damaged on the way must not pass for a value that is nobody's:
+                // a write would leave it below the new one, a removal would leave it.
+                Ok(Judged::Unreadable(_)) if !doubted.contains(slot) => {
+                    doubted.insert(slot);
+                    commands.submit(u64::from(slot.get()), fetch(slot, len));
+                }
                 Ok(Judged::Unreadable(error)) => {
                     found.occupied.insert(slot);
                     found.note_unreadable(slot, error);
                 }
-                Ok(Judged::Longer(need)) if len < limit && need <= u64::from(limit) => {
+                Ok(Judged::Longer(need)) => {
                     let need = (need as u32).max(len + 1);
                     *place = (need, want);
                     commands.submit(u64::from(slot.get()), fetch(slot, need));
                 }
-                Ok(Judged::Longer(need)) => {
-                    found.occupied.insert(slot);
-                    let got = u64::from(limit);
-                    found.note_unreadable(slot, LayoutError::Truncated { need, got });
-                }
-                Ok(Judged::LongerThanBuffer) if len < limit => {
+                Ok(Judged::LongerThanBuffer) => {
                     *place = (limit, want);
                     commands.submit(u64::from(slot.get()), fetch(slot, limit));
-                }
-                Ok(Judged::LongerThanBuffer) => {
-                    found.occupied.insert(slot);
-                    let (need, got) = (u64::from(limit) + 1, u64::from(limit));
-                    found.note_unreadable(slot, LayoutError::Truncated { need, got });
                 }
                 Err(error) => {
                     failure.get_or_insert(error);
