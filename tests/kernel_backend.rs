@@ -28,11 +28,7 @@ impl KernelRig {
         let served = Served::new(path, character.personality.clone())?;
         let rig = Rig::at(path, character.personality.clone(), |config| {
             (character.settings)(config);
-            config.connector.device_path = served.node.clone();
-            config.connector.transport = transport;
-            // The ioctl transport has a thread for each command in flight, and the tests open
-            // hundreds of backends on one processor.
-            config.connector.queue_depth = 8;
+            served.configure(config, transport);
         });
         Some(KernelRig { rig, served })
     }

@@ -172,8 +172,7 @@ fn ghosts_touch_no_memory_and_store_what_was_given(transport: Transport) {
 /// A backend on the namespace, whose commands have [`TIMEOUT`].
 fn rig_on(served: &Served, transport: Transport) -> Rig {
     Rig::at(PATH, Personality::default(), |config| {
-        config.connector.device_path = served.node.clone();
-        config.connector.transport = transport;
+        served.configure(config, transport);
         config.connector.command_timeout = TIMEOUT;
     })
 }
@@ -231,6 +230,7 @@ fn a_backend_accounts_for_every_object_of_a_batch_that_is_cut(transport: Transpo
     let device = rig.open();
     let keys: Vec<Vec<u8>> = (0..COUNT).map(|number| format!("{number}").into_bytes()).collect();
     let payloads: Vec<Vec<u8>> = (0..COUNT).map(|number| payload(SIZE, number as u64)).collect();
+    // Far more than are in flight at once have an answer by then.
     let cut_at = |kind: Kind, nth: usize| {
         let target = Arc::clone(&served.target);
         let mut seen = 0;

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use mooncake_nvme_kv::config::{Config, Transport};
 use nvme_kv_emulator::target::{Options, Target};
 use nvme_kv_emulator::{Namespace, Personality};
 
@@ -36,6 +37,15 @@ impl Served {
         let server = Some(std::thread::spawn(serve));
         let node = attach(target.local_addr(), NQN);
         Some(Served { namespace, target, node, path: path.to_owned(), server })
+    }
+
+    /// Lets backends reach the namespace through its node.
+    pub(crate) fn configure(&self, config: &mut Config, transport: Transport) {
+        config.connector.device_path = self.node.clone();
+        config.connector.transport = transport;
+        // The ioctl transport has a thread for each command in flight, and the tests open
+        // hundreds of backends on one processor.
+        config.connector.queue_depth = 8;
     }
 }
 
