@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 
 use mooncake_nvme_kv::layout::{ChecksumKind, HEADER_LEN, ObjectKind};
 use mooncake_nvme_kv::{Error, ErrorCode};
-use nvme_kv_emulator::Personality;
+use nvme_kv_command_set::{Opcode, Status};
+use nvme_kv_emulator::{Effect, Personality};
 use support::characters::small_values;
+use support::faults::fail_at;
 use support::places::{Piece, Places};
 use support::{Device, Rig, payload};
 
@@ -151,6 +153,19 @@ fn a_rewrite_needs_nothing_of_a_damaged_old_version() {
             rig.open().expect(KEY, &new);
         }
     }
+}
+
+#[test]
+fn a_damaged_object_that_could_not_be_removed_is_still_written_by_the_next_offload() {
+    let (rig, places, device) = damaged(CHUNKED, Knows::Everything, |rig, places| {
+        places.lose(rig, Piece::Chunk(0, 1));
+    });
+    device.get(KEY, CHUNKED).unwrap_err();
+    let refused = Effect::Status(Status::INTERNAL);
+    fail_at(&rig, &places, Opcode::Delete, Piece::Root(0), refused);
+    device.backend.remove(KEY).unwrap_err();
+    assert!(!device.put(KEY, &payload(CHUNKED, 1)).unwrap().already);
+    rig.open().expect(KEY, &payload(CHUNKED, 1));
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Core {
         let object = self.object(&victim.key);
         let destroyed = self.destroy(lane, &victim.hold, &object, victim.only).await;
         if destroyed.is_err() {
-            self.index.distrust(object.fingerprint);
+            self.index.show_doubted(object.fingerprint, Some(victim.shown));
         }
         destroyed.map(|_| victim.victim.footprint)
     }

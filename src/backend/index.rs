@@ -213,6 +213,13 @@ enum State {
     Hidden,
 }
 
+impl State {
+    /// What is left of it when what was known no longer holds: damage outlives other doubts.
+    fn doubted(self) -> State {
+        if self == State::Damaged { State::Damaged } else { State::Suspect }
+    }
+}
+
 impl Entry {
     /// Known to take room on the device.
     fn counts(&self) -> bool {
@@ -411,14 +418,17 @@ impl Index {
         });
     }
 
-    /// Records what a scan made of all slots of a key.
+    /// Records what a scan made of all slots of a key. What a read has found damaged meanwhile
+    /// stays so.
     pub(super) fn put_resolved(&self, key: Fingerprint, record: &Record, by: ScanKind) {
         self.change(&key, |known| {
             let new = Entry::of(record);
             Some(match known {
-                Some(Entry { last_use, pins, marks, .. }) => {
-                    let marks = marks.confirmed(by).without(Marks::DOUBTED);
-                    Entry { last_use, pins, marks, ..new }
+                Some(known) => {
+                    let Entry { last_use, pins, .. } = known;
+                    let marks = known.marks.confirmed(by).without(Marks::DOUBTED);
+                    let state = if known.state == State::Damaged { known.state } else { new.state };
+                    Entry { last_use, pins, marks, state, ..new }
                 }
                 None => Entry { marks: Marks::found(by), ..new },
             })
@@ -455,8 +465,10 @@ impl Index {
         self.uses.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn set_state(&self, key: Fingerprint, state: State) {
+    /// `state` gets the one that was, if there was any.
+    fn set_state(&self, key: Fingerprint, state: impl FnOnce(Option<State>) -> State) {
         self.change(&key, |entry| {
+            let state = state(entry.map(|entry| entry.state));
             let entry = entry.unwrap_or(Entry::unknown(state));
             Some(Entry { state, marks: entry.marks.without(Marks::DOUBTED), ..entry })
         });
@@ -464,9 +476,7 @@ impl Index {
 
     /// What was known no longer holds: ask the device until the next write.
     pub(super) fn distrust(&self, key: Fingerprint) {
-        if self.get(&key) != Knowledge::Damaged {
-            self.set_state(key, State::Suspect);
-        }
+        self.set_state(key, |was| was.map_or(State::Suspect, State::doubted));
     }
 
     /// Roots other than the visible one may appear.
@@ -480,7 +490,7 @@ impl Index {
 
     /// The stored object is damaged.
     pub(super) fn set_damaged(&self, key: Fingerprint) {
-        self.set_state(key, State::Damaged);
+        self.set_state(key, |_| State::Damaged);
     }
 
     /// The object is gone for readers from now on. Returns how to show it again; `None` when it is
@@ -498,6 +508,11 @@ impl Index {
         if let Some(entry) = self.shard(key).get_mut(key) {
             entry.state = shown.0;
         }
+    }
+
+    /// Undoes [`Index::hide`] of an object that may be gone, or partly gone, meanwhile.
+    pub(super) fn show_doubted(&self, key: Fingerprint, shown: Option<Shown>) {
+        self.set_state(key, |_| shown.map_or(State::Suspect, |shown| shown.0.doubted()));
     }
 
     /// Every root of the object was deleted.
@@ -535,13 +550,13 @@ impl Index {
     /// device is asked for it, unless it has changed since. It may still be in another slot, so
     /// nothing proves its absence.
     pub(super) fn doubt(&self, victim: &Victim, doubt: Doubt) {
-        let state = match doubt {
-            Doubt::Moved => State::Suspect,
-            Doubt::Damaged => State::Damaged,
-        };
         self.change(&victim.fingerprint, |entry| {
             entry.map(|entry| {
                 if victim.is(&entry) {
+                    let state = match doubt {
+                        Doubt::Moved => entry.state.doubted(),
+                        Doubt::Damaged => State::Damaged,
+                    };
                     Entry { pins: entry.pins, ..Entry::unknown(state) }
                 } else {
                     entry

@@ -105,10 +105,10 @@ impl Core {
         } else {
             None
         };
-        self.index.hide(&object.fingerprint);
+        let shown = self.index.hide(&object.fingerprint);
         let removed = self.destroy(lane, &hold, object, only).await;
         if removed.is_err() {
-            self.index.distrust(object.fingerprint);
+            self.index.show_doubted(object.fingerprint, shown);
         }
         removed
     }

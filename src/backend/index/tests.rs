@@ -66,7 +66,15 @@ fn damage_is_forgotten_only_by_a_new_root() {
     index.set_damaged(key(b"a"));
     index.distrust(key(b"a"));
     index.learn(key(b"a"), &record(0, true));
+    index.put_resolved(key(b"a"), &record(0, true), ScanKind::Reporting);
     index.forget(&key(b"a"));
+    assert_eq!(index.get(&key(b"a")), Knowledge::Damaged);
+    let victim = index.victim(&key(b"a")).unwrap();
+    index.doubt(&victim, Doubt::Moved);
+    assert_eq!(index.get(&key(b"a")), Knowledge::Damaged);
+    let shown = index.hide(&key(b"a"));
+    index.distrust(key(b"a"));
+    index.show_doubted(key(b"a"), shown);
     assert_eq!(index.get(&key(b"a")), Knowledge::Damaged);
     index.put(key(b"a"), &record(0, true));
     assert_eq!(index.get(&key(b"a")), Knowledge::Only(root(0)));
