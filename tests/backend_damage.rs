@@ -5,6 +5,8 @@ mod support;
 
 use std::collections::BTreeSet;
 
+use mooncake_nvme_kv::backend::Usage;
+use mooncake_nvme_kv::device::fault::Counts;
 use mooncake_nvme_kv::layout::{ChecksumKind, HEADER_LEN, ObjectKind};
 use mooncake_nvme_kv::{Error, ErrorCode};
 use nvme_kv_command_set::{Opcode, Status};
@@ -152,6 +154,47 @@ fn a_rewrite_needs_nothing_of_a_damaged_old_version() {
             device.expect(KEY, &new);
             rig.open().expect(KEY, &new);
         }
+    }
+}
+
+#[test]
+fn a_damaged_object_whose_root_a_scan_does_not_meet_is_absent_without_a_command() {
+    // A root that is gone when the scan runs, and one that nothing proves to be this object's.
+    for gone in [true, false] {
+        let (rig, places, device) = damaged(INLINE, Knows::Everything, |rig, places| {
+            places.damage(rig, Piece::Root(0), if gone { 4096 } else { 0 });
+        });
+        device.get(KEY, INLINE).unwrap_err();
+        if gone {
+            places.lose(&rig, Piece::Root(0));
+        }
+        device.backend.scan(&mut |_| Ok(())).unwrap();
+        assert_eq!(device.backend.usage(), Usage::default());
+        device.faults.take_counts();
+        assert!(!device.backend.exists(KEY).unwrap());
+        let error = device.get(KEY, INLINE).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ObjectNotFound, "{error}");
+        assert_eq!(device.faults.take_counts(), Counts::default());
+        assert!(!device.put(KEY, &payload(INLINE, 1)).unwrap().already);
+        device.expect(KEY, &payload(INLINE, 1));
+        rig.open().expect(KEY, &payload(INLINE, 1));
+    }
+}
+
+#[test]
+fn a_damaged_object_whose_root_a_scan_meets_is_still_written_by_the_next_offload() {
+    for slot in [0, 2] {
+        let (rig, _, device) = damaged(CHUNKED, Knows::Nothing, |rig, places| {
+            places.lose(rig, Piece::Root(0));
+            places.put_object(rig, slot, &payload(CHUNKED, 1));
+            places.lose(rig, Piece::Chunk(slot, 1));
+        });
+        device.get(KEY, CHUNKED).unwrap_err();
+        device.backend.scan(&mut |_| Ok(())).unwrap();
+        assert!(device.backend.exists(KEY).unwrap());
+        assert!(!device.put(KEY, &payload(CHUNKED, 1)).unwrap().already);
+        device.expect(KEY, &payload(CHUNKED, 1));
+        rig.open().expect(KEY, &payload(CHUNKED, 1));
     }
 }
 

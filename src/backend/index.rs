@@ -208,12 +208,17 @@ enum State {
     /// scan that looks at every slot, ends this: what a read sees may be gone a moment later.
     /// Still counted, if it was.
     Suspect,
-    /// Ended by a write.
+    /// Ended by a write, or a scan that meets no root of the key.
     Damaged,
     Hidden,
 }
 
 impl State {
+    /// What is stored is not trusted until something ends that.
+    fn is_doubt(self) -> bool {
+        matches!(self, State::Suspect | State::Damaged)
+    }
+
     /// What is left of it when what was known no longer holds: damage outlives other doubts.
     fn doubted(self) -> State {
         if self == State::Damaged { State::Damaged } else { State::Suspect }
@@ -418,6 +423,13 @@ impl Index {
         });
     }
 
+    /// A scan has met a root of what is damaged: it stays so.
+    pub(super) fn confirm_damaged(&self, key: &Fingerprint, by: ScanKind) {
+        if let Some(entry) = self.shard(key).get_mut(key) {
+            entry.marks = entry.marks.without(Marks::doubted(by));
+        }
+    }
+
     /// Records what a scan made of all slots of a key. What a read has found damaged meanwhile
     /// stays so.
     pub(super) fn put_resolved(&self, key: Fingerprint, record: &Record, by: ScanKind) {
@@ -507,6 +519,8 @@ impl Index {
     pub(super) fn show(&self, key: &Fingerprint, shown: Shown) {
         if let Some(entry) = self.shard(key).get_mut(key) {
             entry.state = shown.0;
+            // A scan that met a hidden root took no note of it.
+            entry.marks = entry.marks.without(Marks::DOUBTED);
         }
     }
 
@@ -650,7 +664,7 @@ impl Index {
         for shard in &self.shards {
             for entry in lock(shard).iter_mut() {
                 entry.marks = entry.marks.without(old).without(Marks::doubted(by));
-                if entry.state == State::Suspect {
+                if entry.state.is_doubt() {
                     entry.marks = entry.marks.with(Marks::doubted(by));
                 }
             }
@@ -660,9 +674,8 @@ impl Index {
     /// A scan has seen every root, and none of what was not trusted when it began and has not been
     /// touched since: it is not stored.
     pub(super) fn drop_doubted(&self, by: ScanKind) {
-        let doubted = |entry: &Entry| {
-            entry.state == State::Suspect && entry.marks.contains(Marks::doubted(by))
-        };
+        let doubted =
+            |entry: &Entry| entry.state.is_doubt() && entry.marks.contains(Marks::doubted(by));
         for shard in &self.shards {
             let keys: Vec<Fingerprint> = lock(shard)
                 .iter()

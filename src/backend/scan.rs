@@ -126,7 +126,10 @@ impl Core {
             Knowledge::Only(root) | Knowledge::Visible(root) => {
                 slot == Slot::FIRST || root.slot == slot
             }
-            Knowledge::Damaged => return Ok(Scanned::Damaged),
+            Knowledge::Damaged => {
+                self.index.confirm_damaged(&object.fingerprint, by);
+                return Ok(Scanned::Damaged);
+            }
             Knowledge::Hidden => return Ok(Scanned::Nothing),
             Knowledge::Unknown | Knowledge::Absent => false,
         };

@@ -81,6 +81,32 @@ fn damage_is_forgotten_only_by_a_new_root() {
 }
 
 #[test]
+fn a_scan_ends_doubts_about_what_it_has_not_met_and_nobody_has_touched() {
+    let index = Index::new();
+    let names: [&[u8]; 6] = [b"gone", b"damaged, gone", b"met", b"touched", b"hidden", b"new"];
+    let [gone, damaged_gone, met, touched, hidden, new] = names.map(key);
+    index.distrust(gone);
+    for key in [damaged_gone, met, touched, hidden] {
+        index.set_damaged(key);
+    }
+    index.begin_scan(ScanKind::Reporting);
+    index.set_damaged(new);
+    index.confirm_damaged(&met, ScanKind::Reporting);
+    // A write that failed half-way, and an eviction that was refused.
+    index.distrust(touched);
+    let shown = index.hide(&hidden).unwrap();
+    index.show(&hidden, shown);
+    index.drop_doubted(ScanKind::Reporting);
+    index.set_complete();
+    for key in [gone, damaged_gone] {
+        assert_eq!(index.get(&key), Knowledge::Absent);
+    }
+    for key in [met, touched, hidden, new] {
+        assert_eq!(index.get(&key), Knowledge::Damaged);
+    }
+}
+
+#[test]
 fn usage_follows_every_change() {
     let index = Index::new();
     let one = Usage { objects: 1, values: 3, bytes: 12_288 };
