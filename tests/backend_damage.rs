@@ -356,6 +356,32 @@ fn a_good_root_in_a_higher_slot_is_read_past_a_value_that_is_no_root() {
 }
 
 #[test]
+fn a_root_that_is_unreadable_once_is_not_forgotten_beside_one_in_a_higher_slot() {
+    let (visible, hidden) = (payload(INLINE, 1), payload(INLINE, 2));
+    let looks: [fn(&Device); 2] = [
+        |device| device.expect(KEY, &payload(INLINE, 2)),
+        |device| assert!(device.backend.exists(KEY).unwrap()),
+    ];
+    for look in looks {
+        for scanned in [false, true] {
+            let rig = Rig::with(Personality::default(), small_values);
+            let places = Places::new(&rig, KEY, 8);
+            places.put_object(&rig, 0, &visible);
+            places.put_object(&rig, 1, &hidden);
+            let device = rig.open();
+            fail_at(&rig, &places, Opcode::Retrieve, Piece::Root(0), Effect::WrongLength(1));
+            look(&device);
+            if scanned {
+                device.backend.scan(&mut |_| Ok(())).unwrap();
+            }
+            device.expect(KEY, &visible);
+            device.backend.remove(KEY).unwrap();
+            assert_eq!(places.on_device(&rig), BTreeSet::new());
+        }
+    }
+}
+
+#[test]
 fn a_root_that_was_copied_to_another_place_is_not_an_object_there() {
     let rig = Rig::with(Personality::default(), small_values);
     let places = Places::new(&rig, KEY, 8);

@@ -49,7 +49,8 @@ impl Failure {
 /// What an attempt learned of the key.
 #[derive(Default)]
 struct Learned {
-    /// The visible version.
+    /// The visible version, unless something unreadable is under a root key: it may be a root that
+    /// the device has garbled once.
     record: Option<Record>,
     manifest: Option<CachedManifest>,
     /// The device does not hold what the index says.
@@ -175,8 +176,9 @@ impl Core {
             found.unreadable = unreadable.or(found.unreadable);
         }
         match (found.roots.first(), found.unreadable) {
-            (Some(root), _) => {
-                let record = root.shape().map(|shape| self.record(object, root, shape, only));
+            (Some(root), unreadable) => {
+                let shape = root.shape().filter(|_| unreadable.is_none());
+                let record = shape.map(|shape| self.record(object, root, shape, only));
                 Ok((Presence::Present, Learned { record, ..Learned::default() }))
             }
             (None, Some((slot, error))) => Err(unreadable_root(object, slot, &error)),
@@ -324,7 +326,7 @@ impl Core {
             return Err(Failure::Damaged(vanished(object, slot)));
         };
         let payload = root.payload().map_err(|error| damaged(object, slot, &error))?;
-        if let Some(shape) = root.shape() {
+        if let (Some(shape), None) = (root.shape(), found.unreadable) {
             learned.record = Some(self.record(object, &root, shape, only));
         }
         if root.header.kind == ObjectKind::Inline {

@@ -123,9 +123,7 @@ impl Core {
         }
         let known = self.index.get(&object.fingerprint);
         let settled = match known {
-            Knowledge::Only(root) | Knowledge::Visible(root) => {
-                slot == Slot::FIRST || root.slot == slot
-            }
+            Knowledge::Only(root) | Knowledge::Visible(root) => root.slot == slot,
             Knowledge::Damaged => {
                 self.index.confirm_damaged(&object.fingerprint, by);
                 return Ok(Scanned::Damaged);
