@@ -66,7 +66,9 @@ pub(crate) fn check_load(
                 error.code(),
                 ErrorCode::ChecksumMismatch | ErrorCode::FileReadFail | ErrorCode::InvalidRead
             ) {
-                ledger.objects[key].suspected = true;
+                let object = &mut ledger.objects[key];
+                object.suspected = true;
+                object.reported |= calm && object.damaged;
             }
         }
     }

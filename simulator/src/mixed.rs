@@ -157,6 +157,9 @@ impl World {
             // What damage does to each of them is checked one by one elsewhere.
             let object = &mut ledger.objects[key];
             for (op, end) in ends {
+                if matches!(op, Op::Store(..)) {
+                    object.reported = false;
+                }
                 match (*op, end) {
                     (Op::Store(_, version), End::Ok) => object.perhaps(Some(version)),
                     (Op::Store(_, version), End::Failed(error)) if either_version(error) => {

@@ -14,6 +14,8 @@ pub(crate) struct Object {
     pub(crate) unsettled: bool,
     /// Its bytes were damaged on the device: it may be reported as such, or be gone.
     pub(crate) damaged: bool,
+    /// The backend has reported that, and so must really write it at the next offload.
+    pub(crate) reported: bool,
     /// A read or scan met damage on the way from the device, and the backend may not trust what
     /// is stored until the next offload.
     pub(crate) suspected: bool,
@@ -25,6 +27,7 @@ impl Object {
             possible: BTreeSet::from([None]),
             unsettled: false,
             damaged: false,
+            reported: false,
             suspected: false,
         }
     }
@@ -38,6 +41,7 @@ impl Object {
     /// met may belie.
     pub(crate) fn written(&mut self) {
         self.damaged = false;
+        self.reported = false;
         self.suspected = false;
     }
 
@@ -45,6 +49,7 @@ impl Object {
     pub(crate) fn removed(&mut self) {
         self.possible = BTreeSet::from([None]);
         self.damaged = false;
+        self.reported = false;
         self.suspected = false;
     }
 

@@ -236,12 +236,18 @@ impl World {
                     }
                     if !stored.already {
                         ledger.objects[key].written();
+                    } else if ledger.objects[key].reported {
+                        return Err(format!(
+                            "k{key} was reported as damaged, and v{version} is taken for stored"
+                        ));
                     }
                 }
                 Err(error) => {
                     if told.contains(&position) {
                         return Err(format!("told that k{key} is stored, but: {error}"));
                     }
+                    // The new version may be stored, and good.
+                    ledger.objects[key].reported = false;
                     if either_version(error) && !replaced {
                         ledger.objects[key].perhaps(Some(version));
                     }

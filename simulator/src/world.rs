@@ -222,6 +222,7 @@ impl World {
         for object in &mut self.ledger.get_mut().objects {
             object.unsettled = false;
             object.suspected = false;
+            object.reported = false;
         }
     }
 
