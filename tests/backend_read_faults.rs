@@ -182,3 +182,31 @@ fn a_root_that_is_damaged_on_the_way_once_is_replaced_and_removed_all_the_same()
         }
     }
 }
+
+#[test]
+fn a_root_that_is_garbled_once_never_uncovers_an_older_one() {
+    let garbled = [0, 5, 20, 49, 58, 85].map(|offset| Effect::Damage { offset, xor: 0x04 });
+    for effect in garbled.into_iter().chain([Effect::WrongLength(1), Effect::WrongLength(60)]) {
+        for size in [INLINE, CHUNKED] {
+            let (rig, places) = small_rig();
+            let bytes = payload(size, 1);
+            rig.open().put(KEY, &bytes).unwrap();
+            // What a crash may leave above the visible version.
+            places.put_root(&rig, 3, &payload(INLINE, 2));
+            let fail = || fail_at(&rig, &places, Opcode::Retrieve, Piece::Root(0), effect);
+            let device = rig.open();
+            fail();
+            device.expect(KEY, &bytes);
+            let device = rig.open();
+            fail();
+            assert!(device.backend.exists(KEY).unwrap());
+            let device = rig.open();
+            fail();
+            assert!(device.put(KEY, &bytes).unwrap().already);
+            let device = rig.open();
+            fail();
+            device.backend.remove(KEY).unwrap();
+            assert_eq!(places.on_device(&rig).len(), 0);
+        }
+    }
+}
