@@ -6,6 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use mooncake_nvme_kv::ErrorCode;
+use mooncake_nvme_kv::backend::SweepReport;
 use nvme_kv_command_set::Opcode;
 use nvme_kv_emulator::{Effect, Personality};
 use support::characters::small_values;
@@ -179,6 +180,53 @@ fn a_root_that_is_damaged_on_the_way_once_is_replaced_and_removed_all_the_same()
             let (rig, places, device) = stored();
             device.backend.remove(KEY).unwrap();
             assert_eq!(places.on_device(&rig), BTreeSet::new(), "{effect:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sweep_takes_no_root_that_is_garbled_once_for_an_orphan() {
+    for effect in [0, 5, 20, 49, 58].map(|offset| Effect::Damage { offset, xor: 0x04 }) {
+        let (rig, places) = small_rig();
+        rig.open().put(KEY, &payload(CHUNKED, 1)).unwrap();
+        places.put(&rig, Piece::Chunk(1, 0), b"an orphan");
+        let device = rig.open();
+        fail_at(&rig, &places, Opcode::Retrieve, Piece::Root(0), effect);
+        assert_eq!(device.backend.sweep(false).unwrap(), SweepReport { orphans: 1, deleted: 1 });
+        assert_eq!(places.on_device(&rig), places.object(0, CHUNKED));
+    }
+}
+
+#[test]
+fn a_scan_finds_a_root_that_is_garbled_once() {
+    let garbled = [5, 20, 49].map(|offset| Effect::Damage { offset, xor: 0x04 });
+    for effect in garbled.into_iter().chain([Effect::WrongLength(1)]) {
+        for slot in [0, 2] {
+            let (rig, places) = small_rig();
+            places.put_object(&rig, slot, &payload(CHUNKED, 1));
+            let device = rig.open();
+            fail_at(&rig, &places, Opcode::Retrieve, Piece::Root(slot), effect);
+            let report = device.backend.scan(&mut |_| Ok(())).unwrap();
+            assert_eq!((report.objects, report.damaged), (1, 0));
+            device.expect(KEY, &payload(CHUNKED, 1));
+        }
+    }
+}
+
+#[test]
+fn an_object_whose_root_a_scan_took_for_a_chunk_is_replaced_by_the_next_offload() {
+    // The magic, and the identity, which the header's checksum does not cover.
+    for effect in [0, 58].map(|offset| Effect::Damage { offset, xor: 0x04 }) {
+        for size in [INLINE, CHUNKED] {
+            let (rig, places) = small_rig();
+            rig.open().put(KEY, &payload(size, 1)).unwrap();
+            let device = rig.open();
+            fail_at(&rig, &places, Opcode::Retrieve, Piece::Root(0), effect);
+            device.backend.scan(&mut |_| Ok(())).unwrap();
+            assert!(!device.backend.exists(KEY).unwrap());
+            device.put(KEY, &payload(size, 2)).unwrap();
+            assert_eq!(places.on_device(&rig), places.object(1, size));
+            rig.open().expect(KEY, &payload(size, 2));
         }
     }
 }

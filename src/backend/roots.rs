@@ -294,12 +294,13 @@ impl Core {
         }
     }
 
-    /// Reads the beginning of the value under `key`, as far as a root's header and identity go.
-    /// `None`: there is no value.
+    /// Reads the beginning of the value under `key`, as far as a root's header and identity go;
+    /// what begins like a root and is none is fetched twice. `None`: there is no value.
     pub(super) async fn peek(&self, lane: &Lane<'_>, key: PhysicalKey) -> Result<Option<Peeked>> {
         let capabilities = self.executor.capabilities();
         let limit = capabilities.max_retrieve_size;
         let mut len = LEAST_FETCH.min(limit);
+        let mut asked_again = false;
         loop {
             let buffer = self.executor.buffers().get(capabilities.transfer_len(len) as usize);
             let completion =
@@ -325,6 +326,9 @@ impl Core {
                         && need <= u64::from(limit) =>
                 {
                     len = need as u32;
+                }
+                Err(error) if !asked_again && !matches!(error, LayoutError::BadMagic { .. }) => {
+                    asked_again = true;
                 }
                 _ => return Ok(Some(peeked)),
             }

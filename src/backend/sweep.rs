@@ -140,6 +140,28 @@ impl Backend {
         swept
     }
 
+    /// Looks at `values`: what roots refer to goes to `claimed`, what is no root to `others`.
+    fn sort_values(
+        &self,
+        values: Vec<PhysicalKey>,
+        claimed: &mut HashSet<PhysicalKey>,
+        others: &mut HashSet<PhysicalKey>,
+    ) -> Result<()> {
+        let core = &self.core;
+        for value in
+            each(&*core.executor, values, async |lane, key| core.sweep_value(lane, key).await)
+        {
+            match value? {
+                Swept::Root(chunks) => claimed.extend(chunks),
+                Swept::Other(key) => {
+                    others.insert(key);
+                }
+                Swept::Gone => {}
+            }
+        }
+        Ok(())
+    }
+
     fn sweep_claimed(&self, dry_run: bool) -> Result<SweepReport> {
         let core = &self.core;
         // Writes that began before claims were announced end here.
@@ -173,17 +195,14 @@ impl Backend {
                 break;
             }
             let own: Vec<PhysicalKey> = keys.iter().filter_map(|key| core.own_key(key)).collect();
-            let values =
-                each(&*core.executor, own, async |lane, key| core.sweep_value(lane, key).await);
-            for value in values {
-                match value? {
-                    Swept::Root(chunks) => claimed.extend(chunks),
-                    Swept::Other(key) => {
-                        others.insert(key);
-                    }
-                    Swept::Gone => {}
-                }
-            }
+            self.sort_values(own, &mut claimed, &mut others)?;
+        }
+        // A root that the device has garbled once looks like an orphan, and so do its chunks.
+        let unclaimed: Vec<PhysicalKey> = others.difference(&claimed).copied().collect();
+        others.clear();
+        for step in unclaimed.chunks(STEP) {
+            self.go_on()?;
+            self.sort_values(step.to_vec(), &mut claimed, &mut others)?;
         }
         if let Some(announced) = &core.claims.lock().announced {
             claimed.extend(announced);

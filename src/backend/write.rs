@@ -68,6 +68,8 @@ struct Write<'w, 'a> {
     plan: WritePlan,
     sums: Sums,
     hold: &'w Exclusive<'w>,
+    /// All slots were looked at.
+    searched: bool,
     /// Slots that hold something.
     occupied: SlotSet,
     /// Slots where an old root may appear late.
@@ -114,6 +116,7 @@ impl Core {
             plan,
             sums: Sums::new(self.checksum, plan, whole.len()),
             hold: &hold,
+            searched: false,
             occupied: SlotSet::default(),
             root_ghosts: SlotSet::default(),
             full: false,
@@ -264,6 +267,7 @@ impl<'a> Write<'_, 'a> {
             }
         };
         let only = matches!(known, Knowledge::Only(_));
+        self.searched = !only;
         let may_be_stored = match known {
             Knowledge::Only(root) | Knowledge::Visible(root) => root.size == self.whole.len(),
             _ => true,
@@ -278,6 +282,7 @@ impl<'a> Write<'_, 'a> {
             // The index was wrong: somebody else changed the device.
             let asks = self.core.ask_all(Slot::FIRST, guess);
             found = self.core.search(self.lane, self.object, asks).await?;
+            self.searched = true;
         }
         self.occupied = self.occupied.union(found.occupied);
         Ok(found.roots)
@@ -361,12 +366,14 @@ impl<'a> Write<'_, 'a> {
     }
 
     /// Rule 4: the new version in the lowest slot that takes it. `None`: a root of this key turned
-    /// up.
+    /// up, or may be what is in the way.
     async fn store(&mut self) -> Result<Option<Slot>> {
         loop {
             let slot = self.target()?;
             match self.store_at(slot).await? {
                 At::Stored => return Ok(Some(slot)),
+                // The chunks of a root that nobody knew of would be in the way like an orphan.
+                At::Conflict if !self.searched => return Ok(None),
                 At::Conflict => self.occupied.insert(slot),
                 At::UnknownRoot => return Ok(None),
             }
