@@ -319,14 +319,16 @@ impl World {
         Ok(())
     }
 
-    /// One bit of a stored object changes on the device.
+    /// One bit of a stored object changes on the device. If that makes its root unreadable, a root
+    /// above it is the visible one.
     pub(crate) fn damage(&mut self) -> Checked {
         let key = self.any_key();
         let ledger = self.ledger.get_mut();
         let object = &ledger.objects[key];
         let settled = !object.unsettled && object.possible.len() == 1 && !object.damaged;
         let name = ledger.keys[key].clone();
-        let pieces = self.survey().pieces(&name);
+        let survey = self.survey();
+        let pieces = survey.pieces(&name);
         if !settled || pieces.is_empty() {
             return Ok(());
         }
@@ -337,7 +339,13 @@ impl World {
         value[place] ^= 1 << self.random.below(8);
         self.begin(FaultPlan::default(), format!("k{key} is damaged: byte {place} of {piece:?}"));
         self.namespace.poke(&piece, &value);
+        let uncovered = survey.hidden(&self.namespace, &self.wire, &name);
         let ledger = self.ledger.get_mut();
+        for payload in uncovered {
+            for version in ledger.version_of(key, &payload) {
+                ledger.objects[key].perhaps(Some(version));
+            }
+        }
         ledger.objects[key].damaged = true;
         // What is left of a damaged root stays under its key.
         ledger.junk[key] = true;

@@ -11,19 +11,23 @@ pub(crate) fn other_size(error: &Error) -> bool {
 }
 
 /// Whether a load of `key` with `len` bytes may end like this. `calm`: no fault was injected. After
-/// one, what was seen says nothing of later: a lying Retrieve can make the visible root unreadable
-/// for once, and a root above it, left by a write that failed, takes its place.
+/// one, what was seen says nothing of later: Retrieves that lie twice can make the visible root
+/// unreadable for once, and a root above it takes its place. `uncovered`: they may have.
 pub(crate) fn check_load(
     ledger: &mut Ledger,
     key: usize,
     len: usize,
     result: &Result<Vec<u8>>,
     calm: bool,
+    uncovered: bool,
 ) -> Checked {
     match result {
         Ok(bytes) => {
             let versions = ledger.version_of(key, bytes);
-            if !versions.iter().any(|&version| ledger.objects[key].may_be(Some(version))) {
+            let expected =
+                versions.iter().any(|&version| ledger.objects[key].may_be(Some(version)));
+            let hidden = uncovered && !versions.is_empty();
+            if !expected && !hidden {
                 let what = if versions.is_empty() {
                     "bytes that nobody stored".to_string()
                 } else {
@@ -149,13 +153,16 @@ impl World {
             if self.device.has_crashed() {
                 return Ok("crashed".to_string());
             }
-            let calm = self.device.faults() == before;
+            let faults = self.device.faults();
+            let calm = faults == before;
+            let uncovered = faults.damaged >= before.damaged + 2
+                && self.survey().roots.get(&name).is_some_and(|roots| roots.len() > 1);
             outcomes.push(match &result {
                 Ok(bytes) => format!("v{:?}", self.ledger.borrow().version_of(key, bytes)),
                 Err(error) => error.to_string(),
             });
             loaded |= result.is_ok();
-            check_load(self.ledger.get_mut(), key, len, &result, calm)?;
+            check_load(self.ledger.get_mut(), key, len, &result, calm, uncovered)?;
         }
         if certain && !loaded && self.device.faults() == faults {
             return Err(format!(

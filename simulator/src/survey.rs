@@ -60,11 +60,33 @@ impl Survey {
         })
     }
 
+    /// Payloads of the versions of `key` above the visible one, as far as they are whole.
+    pub(crate) fn hidden(&self, namespace: &Namespace, wire: &Wire, key: &[u8]) -> Vec<Vec<u8>> {
+        let roots = self.roots.get(key).map_or(&[][..], Vec::as_slice);
+        let payload = |root: &SurveyedRoot| payload_of(namespace, wire, root);
+        roots.iter().skip(1).filter_map(payload).collect()
+    }
+
     /// Places of the visible version of `key`.
     pub(crate) fn pieces(&self, key: &[u8]) -> Vec<Key> {
         let root = self.roots.get(key).and_then(|roots| roots.first());
         root.map_or(Vec::new(), |root| root.chunks.iter().copied().chain([root.place]).collect())
     }
+}
+
+fn payload_of(namespace: &Namespace, wire: &Wire, root: &SurveyedRoot) -> Option<Vec<u8>> {
+    let value = namespace.peek(&root.place)?;
+    let prefix = parse_root_prefix(&value).ok()?;
+    let payload = prefix.payload(&value).ok()?;
+    if prefix.header.kind == ObjectKind::Inline {
+        return Some(payload.to_vec());
+    }
+    let mut bytes = Vec::new();
+    for chunk in Manifest::parse(payload).ok()?.chunks {
+        let value = namespace.peek(&wire.device_key(&chunk.key))?;
+        bytes.extend_from_slice(value.get(..chunk.size as usize)?);
+    }
+    Some(bytes)
 }
 
 fn root_of(place: &Key, value: &[u8], wire: &Wire) -> Option<(Vec<u8>, SurveyedRoot)> {
