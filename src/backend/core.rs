@@ -1,7 +1,6 @@
 //! What every operation shares: the device, the layout's parameters, and what is known of keys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use super::index::{Fingerprint, Footprint, Index};
@@ -9,6 +8,7 @@ use super::key_table::KeyTable;
 use super::manifest_cache::ManifestCache;
 use super::quota::Quota;
 use super::sweep::Claims;
+use super::sync::{AtomicBool, AtomicU64};
 use crate::config::LifecycleConfig;
 use crate::device::Executor;
 use crate::layout::{ChecksumKind, KeyCodec, Limits, ObjectKeys, PhysicalKey, Slot};

@@ -7,14 +7,14 @@
 //! from which the logical key can be read back.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::Ordering;
 
 use super::entries::Entries;
+use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, shards};
 use crate::layout::{ObjectKeys, PhysicalKey, Slot};
 
 /// The first byte of a fingerprint picks the shard.
-const SHARDS: usize = 256;
+const SHARDS: usize = shards(256);
 /// Looking for candidates for eviction visits every entry; it then keeps one in so many of them,
 /// so that a victim costs this many visits, whatever the number of keys.
 const KEYS_PER_CANDIDATE: usize = 64;
@@ -356,7 +356,7 @@ impl Index {
     }
 
     fn shard(&self, key: &Fingerprint) -> MutexGuard<'_, Entries> {
-        lock(&self.shards[key.0[0] as usize])
+        lock(&self.shards[key.0[0] as usize % SHARDS])
     }
 
     pub(super) fn get(&self, key: &Fingerprint) -> Knowledge {

@@ -11,13 +11,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use super::sync::{Mutex, MutexGuard, shards};
 use crate::layout::{PhysicalKey, Slot};
 
-const SHARDS: usize = 64;
+const SHARDS: usize = shards(64);
 
 /// All entries. Thread-safe.
 #[derive(Debug)]

@@ -12,9 +12,10 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
+use super::sync::{Condvar, Mutex};
 use crate::device::{Completion, Executor, Operation, Request, Stream};
 
 /// Operations of one lane under way at most, whatever the queue depth.

@@ -1,8 +1,7 @@
 //! Loading a batch.
 
-use std::sync::Mutex;
-
 use super::lane::each;
+use super::sync::{Mutex, thread};
 use super::{Backend, unfinished};
 use crate::device::Destination;
 use crate::error::Result;
@@ -36,7 +35,7 @@ impl Backend {
         let arrived = if lanes <= 1 {
             self.load_lane(&queue)
         } else {
-            std::thread::scope(|scope| {
+            thread::scope(|scope| {
                 let others: Vec<_> =
                     (1..lanes).map(|_| scope.spawn(|| self.load_lane(&queue))).collect();
                 let mut arrived = self.load_lane(&queue);
@@ -62,7 +61,7 @@ impl Backend {
         let bytes: u64 = objects.iter().map(|object| object.destination.len()).sum();
         let plans = objects.len().div_ceil(self.read_plan_batch_size.max(1) as usize);
         let worth = plans.min((bytes / BYTES_PER_LANE) as usize + 1);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
         worth.min(cores).min(self.io.io as usize).max(1)
     }
 

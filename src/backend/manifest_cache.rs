@@ -4,9 +4,10 @@
 //! leave first. Chunk keys follow from the logical key and are not kept.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use super::index::{Fingerprint, Root};
+use super::sync::{Mutex, MutexGuard};
 use crate::layout::{ChecksumKind, Manifest, Slot};
 
 /// What a reader must know of a chunked object to load and verify it.

@@ -12,6 +12,7 @@
 //! | `listing`, `scan` | from the device to the index |
 //! | `quota`, `evict` | what may be stored, and what leaves |
 //! | `remove`, `deletion`, `sweep` | objects, values and orphans that go |
+//! | `sync` | where threads meet |
 
 mod chunks;
 mod core;
@@ -33,15 +34,17 @@ mod roots;
 mod scan;
 mod sums;
 mod sweep;
+mod sync;
 mod write;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use nvme_kv_command_set::parse_list;
 
 use self::core::{Clock, Core, system_clock};
+use self::sync::{Condvar, Mutex, MutexGuard};
 use crate::config::{Access, Config, EvictionPolicy, IoConcurrency};
 use crate::device::{Capabilities, Connector, Ownership};
 use crate::error::{Error, ErrorCode, Result};

@@ -2,9 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::Ordering;
 
 use super::Backend;
 use super::core::Core;
@@ -12,6 +10,7 @@ use super::evict::OnEvicted;
 use super::index::{Fingerprint, Usage};
 use super::lane::{Lane, OPERATIONS_PER_LANE, Task, drive};
 use super::quota::growth;
+use super::sync::{AtomicBool, Mutex, mpsc, thread};
 use super::write::{Refused, Stored};
 use crate::config::EvictionPolicy;
 use crate::device::Payload;
@@ -212,7 +211,7 @@ impl Backend {
             });
             return reports.take(&self.core, arrived.take(), &batch, on_stored);
         }
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             let kinds = std::iter::repeat_n(LaneKind::Chunk, chunk_lanes)
                 .chain(std::iter::repeat_n(LaneKind::Root, root_lanes));
@@ -237,7 +236,7 @@ impl Backend {
     /// How many lanes of each kind a batch gets: what it is worth, within the configured
     /// concurrency and the machine's. Lanes hash what they store, so `prepare` bounds them too.
     fn write_lanes(&self, batch: &Batch<'_>) -> (usize, usize) {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
         let all = batch.worth().min(cores).min(self.io.prepare as usize).max(1);
         let root = usize::from(all > 1 && batch.has_inline())
             .max(if batch.has_chunked() { 0 } else { all.saturating_sub(1) })

@@ -1,8 +1,7 @@
 //! How much may be stored, and how much of it is taken or promised.
 
-use std::sync::{Mutex, MutexGuard};
-
 use super::index::{Footprint, Index, Usage};
+use super::sync::{Mutex, MutexGuard};
 use crate::config::LifecycleConfig;
 use crate::device::Capabilities;
 use crate::error::{Error, ErrorCode, Result};

@@ -5,7 +5,6 @@
 //! hidden others, so its key is resolved at once: all slots are probed, the visible root is
 //! recorded, the others are purged.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use super::key_table::Exclusive;
 use super::lane::{Lane, each};
 use super::listing::Listing;
 use super::roots::{Ask, StoredRoot, Want};
+use super::sync::MutexGuard;
 use crate::config::Access;
 use crate::device::Direction;
 use crate::error::{Error, ErrorCode, Result};

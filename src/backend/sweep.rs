@@ -5,13 +5,13 @@
 //! the chunks they use while a sweep runs.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::Backend;
 use super::core::{Core, Object};
 use super::lane::{Lane, each};
 use super::listing::Listing;
+use super::sync::{Mutex, MutexGuard};
 use crate::device::Direction;
 use crate::error::{Error, ErrorCode, Result};
 use crate::layout::{ChunkIndex, PhysicalKey, Slot};
