@@ -180,9 +180,11 @@ impl<'a> Write<'_, 'a> {
             let manifest = self.manifest(slot);
             // Readers see the new version as soon as the device shows it, and no sooner: a root above
             // the old one becomes visible when that is deleted. Whoever has seen the new version
-            // is not shown the old one again if the deletion fails.
+            // is not shown the old one again, neither if the deletion fails nor by a manifest with
+            // which the old chunks can be read without their root.
             let above = old.is_some_and(|old| old.slot < slot);
             if above && let Some(old) = old {
+                self.core.manifests.remove(&self.object.fingerprint);
                 self.delete_old_root(old.slot).await?;
             }
             self.hold.bump();
