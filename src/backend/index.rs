@@ -140,7 +140,8 @@ pub(super) struct Entry {
     values: u32,
     slot: Slot,
     state: State,
-    /// How many callbacks that tell of it have not returned yet; until then it is not evicted.
+    /// How many callbacks that tell of it have not returned, and writes that replace it not ended;
+    /// until then it is not evicted and counts as it does.
     pins: u8,
     marks: Marks,
 }
@@ -458,7 +459,7 @@ impl Index {
         }
     }
 
-    /// Ends one pin: the callback that told of the object has returned.
+    /// Ends one pin: the callback that told of the object has returned, or the write has ended.
     pub(super) fn unpin(&self, key: &Fingerprint) {
         if let Some(entry) = self.shard(key).get_mut(key) {
             entry.pins = entry.pins.saturating_sub(1);
@@ -561,20 +562,18 @@ impl Index {
     }
 
     /// The root of a victim is not where it was, or not readable: the object counts no more and the
-    /// device is asked for it, unless it has changed since. It may still be in another slot, so
-    /// nothing proves its absence.
+    /// device is asked for it, unless it has changed since or is pinned: a write may be replacing
+    /// that root. It may still be in another slot, so nothing proves its absence.
     pub(super) fn doubt(&self, victim: &Victim, doubt: Doubt) {
         self.change(&victim.fingerprint, |entry| {
             entry.map(|entry| {
-                if victim.is(&entry) {
-                    let state = match doubt {
-                        Doubt::Moved => entry.state.doubted(),
-                        Doubt::Damaged => State::Damaged,
-                    };
-                    Entry { pins: entry.pins, ..Entry::unknown(state) }
-                } else {
-                    entry
+                if !victim.is(&entry) || entry.pins > 0 {
+                    return entry;
                 }
+                Entry::unknown(match doubt {
+                    Doubt::Moved => entry.state.doubted(),
+                    Doubt::Damaged => State::Damaged,
+                })
             })
         });
     }
@@ -672,10 +671,11 @@ impl Index {
     }
 
     /// A scan has seen every root, and none of what was not trusted when it began and has not been
-    /// touched since: it is not stored.
+    /// touched since, nor is being written: it is not stored.
     pub(super) fn drop_doubted(&self, by: ScanKind) {
-        let doubted =
-            |entry: &Entry| entry.state.is_doubt() && entry.marks.contains(Marks::doubted(by));
+        let doubted = |entry: &Entry| {
+            entry.state.is_doubt() && entry.marks.contains(Marks::doubted(by)) && entry.pins == 0
+        };
         for shard in &self.shards {
             let keys: Vec<Fingerprint> = lock(shard)
                 .iter()
@@ -688,8 +688,8 @@ impl Index {
         }
     }
 
-    /// Forgets what only the running scan knows of, unless the other scan has meanwhile shown that
-    /// nothing else is stored.
+    /// Forgets what only the running scan knows of, unless it is being written, or the other scan
+    /// has meanwhile shown that nothing else is stored.
     pub(super) fn abandon_scan(&self, by: ScanKind) {
         let found = Marks::found(by);
         for shard in &self.shards {
@@ -701,7 +701,7 @@ impl Index {
             for key in keys {
                 self.change(&key, |entry| {
                     let entry = entry?;
-                    if !entry.marks.contains(found) || self.is_complete() {
+                    if !entry.marks.contains(found) || entry.pins > 0 || self.is_complete() {
                         return Some(entry);
                     }
                     match entry.state {

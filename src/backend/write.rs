@@ -123,7 +123,13 @@ impl Core {
             published: false,
             doomed: SlotSet::default(),
         };
+        // The room of the old version is part of what is promised to the new one: it counts until
+        // the new one does, also while neither root is where the index says.
+        let pinned = self.index.pin(&object.fingerprint);
         let done = write.run().await;
+        if pinned {
+            self.index.unpin(&object.fingerprint);
+        }
         let (stored, replaced) = done.map_err(|error| {
             if write.published {
                 self.index.unpin(&object.fingerprint);

@@ -209,3 +209,18 @@ fn a_victim_that_was_rewritten_is_not_forgotten() {
     index.doubt(&victims[0], Doubt::Moved);
     assert_eq!(index.get(&key(b"a")), Knowledge::Only(root(1)));
 }
+
+#[test]
+fn what_is_being_rewritten_counts_although_its_root_is_not_where_it_was() {
+    let index = Index::new();
+    index.put(key(b"a"), &record(0, true));
+    index.unpin(&key(b"a"));
+    let victims = index.take_oldest(Usage { objects: 1, ..Usage::default() }, 1);
+    assert!(index.pin(&key(b"a")));
+    index.doubt(&victims[0], Doubt::Moved);
+    assert_eq!(index.usage().objects, 1);
+    index.unpin(&key(b"a"));
+    index.doubt(&victims[0], Doubt::Moved);
+    assert_eq!(index.usage().objects, 0);
+    assert_eq!(index.get(&key(b"a")), Knowledge::Unknown);
+}
