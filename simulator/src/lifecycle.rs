@@ -66,6 +66,7 @@ impl World {
             }
             Err(error) => {
                 object.perhaps(None);
+                object.doubted = true;
                 let waits = error.code() == ErrorCode::InvalidRead && object.unsettled;
                 if calm && !waits {
                     Err(format!("remove of k{key} failed without a fault: {error}"))
@@ -94,7 +95,10 @@ impl World {
             match &result {
                 // A root of unknown outcome may yet appear.
                 Ok(_) if !crashed && lists && !object.unsettled => object.removed(),
-                _ => object.perhaps(None),
+                _ => {
+                    object.perhaps(None);
+                    object.doubted = true;
+                }
             }
         }
         match &result {
@@ -232,6 +236,7 @@ impl World {
                         && ledger.objects.iter().all(|object| {
                             !object.unsettled
                                 && !object.suspected
+                                && !object.doubted
                                 && !object.damaged
                                 && object.possible.len() == 1
                         });

@@ -139,6 +139,11 @@ impl World {
             }
             return self.end(&outcome);
         }
+        for (op, end) in &ends {
+            if let (Some(key), End::Failed(_)) = (key_of(*op), end) {
+                self.ledger.get_mut().objects[key].doubted = true;
+            }
+        }
         let checked = touched.into_iter().try_for_each(|key| {
             let ends: Vec<&(Op, End)> =
                 ends.iter().filter(|(op, _)| key_of(*op) == Some(key)).collect();

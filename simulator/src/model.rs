@@ -19,6 +19,9 @@ pub(crate) struct Object {
     /// A read or scan met damage on the way from the device, and the backend may not trust what
     /// is stored until the next offload.
     pub(crate) suspected: bool,
+    /// To change it failed: the backend may know less of it than before, until a write, or a scan,
+    /// even one that fails later, looks at all slots.
+    pub(crate) doubted: bool,
 }
 
 impl Object {
@@ -29,6 +32,7 @@ impl Object {
             damaged: false,
             reported: false,
             suspected: false,
+            doubted: false,
         }
     }
 
@@ -43,6 +47,7 @@ impl Object {
         self.damaged = false;
         self.reported = false;
         self.suspected = false;
+        self.doubted = false;
     }
 
     /// It was removed or evicted for certain.
@@ -51,6 +56,7 @@ impl Object {
         self.damaged = false;
         self.reported = false;
         self.suspected = false;
+        self.doubted = false;
     }
 
     /// It may have become so.

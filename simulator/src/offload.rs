@@ -248,6 +248,7 @@ impl World {
                     }
                     // The new version may be stored, and good.
                     ledger.objects[key].reported = false;
+                    ledger.objects[key].doubted = true;
                     if either_version(error) && !replaced {
                         ledger.objects[key].perhaps(Some(version));
                     }

@@ -197,6 +197,8 @@ impl World {
         for (key, before) in std::mem::take(&mut ledger.evicting) {
             if before == faults && !crashed {
                 ledger.objects[key].removed();
+            } else {
+                ledger.objects[key].doubted = true;
             }
         }
         if let Some(violation) = ledger.violation.take() {
@@ -223,6 +225,7 @@ impl World {
             object.unsettled = false;
             object.suspected = false;
             object.reported = false;
+            object.doubted = false;
         }
     }
 
