@@ -384,6 +384,25 @@ fn a_root_that_is_unreadable_for_a_while_is_not_forgotten_beside_one_in_a_higher
 }
 
 #[test]
+fn an_eviction_that_meets_a_value_that_is_no_root_does_not_take_the_object_for_damaged() {
+    let bytes = payload(CHUNKED, 1);
+    let rig = Rig::with(Personality::default(), small_values);
+    let places = Places::new(&rig, KEY, 8);
+    let device = rig.open();
+    device.put(KEY, &bytes).unwrap();
+    // It moves behind the backend's back, as after a Delete that is executed late.
+    places.put_object(&rig, 1, &bytes);
+    places.lose(&rig, Piece::Root(0));
+    places.put(&rig, Piece::Root(0), &[0xFF; 4096]);
+    let evicted = device.backend.evict_above(0.0, 0.0, &mut |_| Ok(())).unwrap();
+    assert_eq!(evicted, Vec::<Vec<u8>>::new());
+    let report = device.backend.scan(&mut |_| Ok(())).unwrap();
+    assert_eq!((report.objects, report.damaged), (1, 0));
+    assert!(device.put(KEY, &bytes).unwrap().already);
+    device.expect(KEY, &bytes);
+}
+
+#[test]
 fn a_root_that_was_copied_to_another_place_is_not_an_object_there() {
     let rig = Rig::with(Personality::default(), small_values);
     let places = Places::new(&rig, KEY, 8);

@@ -4,7 +4,7 @@
 use super::Backend;
 use super::core::Core;
 use super::deletion::Version;
-use super::index::{Doubt, Footprint, Shown, Usage, Victim};
+use super::index::{Footprint, Shown, Usage, Victim};
 use super::key_table::Exclusive;
 use super::lane::{Lane, each};
 use crate::error::{Error, ErrorCode, Result};
@@ -36,7 +36,7 @@ impl Core {
         victim: Victim,
     ) -> Result<Option<HiddenVictim<'_>>> {
         let Some(peeked) = self.peek(lane, victim.key).await? else {
-            self.index.doubt(&victim, Doubt::Moved);
+            self.index.doubt(&victim);
             return Ok(None);
         };
         let key = peeked.prefix().map(|prefix| prefix.logical_key.to_vec()).and_then(|key| {
@@ -48,7 +48,7 @@ impl Core {
             Ok(key) => key,
             Err(error) => {
                 log::warning!("the root {:?} is damaged and not evicted: {error}", victim.key);
-                self.index.doubt(&victim, Doubt::Damaged);
+                self.index.doubt(&victim);
                 return Ok(None);
             }
         };

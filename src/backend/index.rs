@@ -313,15 +313,6 @@ pub(super) struct Victim {
     last_use: u64,
 }
 
-/// Why a victim cannot be what the index says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doubt {
-    /// There is no value.
-    Moved,
-    /// There is a value that is not its root.
-    Damaged,
-}
-
 impl Victim {
     fn new(fingerprint: Fingerprint, entry: &Entry) -> Victim {
         let (key, last_use) = (entry.key, entry.last_use);
@@ -564,16 +555,14 @@ impl Index {
     /// The root of a victim is not where it was, or not readable: the object counts no more and the
     /// device is asked for it, unless it has changed since or is pinned: a write may be replacing
     /// that root. It may still be in another slot, so nothing proves its absence.
-    pub(super) fn doubt(&self, victim: &Victim, doubt: Doubt) {
+    pub(super) fn doubt(&self, victim: &Victim) {
         self.change(&victim.fingerprint, |entry| {
             entry.map(|entry| {
-                if !victim.is(&entry) || entry.pins > 0 {
-                    return entry;
+                if victim.is(&entry) && entry.pins == 0 {
+                    Entry::unknown(entry.state.doubted())
+                } else {
+                    entry
                 }
-                Entry::unknown(match doubt {
-                    Doubt::Moved => entry.state.doubted(),
-                    Doubt::Damaged => State::Damaged,
-                })
             })
         });
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::Backend;
 use super::core::{Core, Object};
 use super::deletion::Version;
-use super::index::{Doubt, Knowledge, Victim};
+use super::index::{Knowledge, Victim};
 use super::key_table::{Exclusive, Ghost};
 use super::lane::{Lane, each};
 use super::listing::Listing;
@@ -177,7 +177,7 @@ impl Backend {
                 each(&*core.executor, core.index.roots(shard), async |lane, victim: Victim| {
                     let found = core.remove_root(lane, victim.key).await?;
                     if found.is_none() {
-                        core.index.doubt(&victim, Doubt::Moved);
+                        core.index.doubt(&victim);
                     }
                     Ok(found == Some(true))
                 });

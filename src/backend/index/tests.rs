@@ -70,7 +70,7 @@ fn damage_is_forgotten_only_by_a_new_root() {
     index.forget(&key(b"a"));
     assert_eq!(index.get(&key(b"a")), Knowledge::Damaged);
     let victim = index.victim(&key(b"a")).unwrap();
-    index.doubt(&victim, Doubt::Moved);
+    index.doubt(&victim);
     assert_eq!(index.get(&key(b"a")), Knowledge::Damaged);
     let shown = index.hide(&key(b"a"));
     index.distrust(key(b"a"));
@@ -206,7 +206,7 @@ fn a_victim_that_was_rewritten_is_not_forgotten() {
     let victims = index.take_oldest(Usage { objects: 1, ..Usage::default() }, 1);
     index.put(key(b"a"), &record(1, true));
     index.unpin(&key(b"a"));
-    index.doubt(&victims[0], Doubt::Moved);
+    index.doubt(&victims[0]);
     assert_eq!(index.get(&key(b"a")), Knowledge::Only(root(1)));
 }
 
@@ -217,10 +217,10 @@ fn what_is_being_rewritten_counts_although_its_root_is_not_where_it_was() {
     index.unpin(&key(b"a"));
     let victims = index.take_oldest(Usage { objects: 1, ..Usage::default() }, 1);
     assert!(index.pin(&key(b"a")));
-    index.doubt(&victims[0], Doubt::Moved);
+    index.doubt(&victims[0]);
     assert_eq!(index.usage().objects, 1);
     index.unpin(&key(b"a"));
-    index.doubt(&victims[0], Doubt::Moved);
+    index.doubt(&victims[0]);
     assert_eq!(index.usage().objects, 0);
     assert_eq!(index.get(&key(b"a")), Knowledge::Unknown);
 }
