@@ -4,7 +4,7 @@
 //! steps with no write in flight, for deleting what nobody has claimed since. Writes announce
 //! the chunks they use while a sweep runs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use super::Backend;
@@ -144,8 +144,8 @@ impl Backend {
     fn sort_values(
         &self,
         values: Vec<PhysicalKey>,
-        claimed: &mut HashSet<PhysicalKey>,
-        others: &mut HashSet<PhysicalKey>,
+        claimed: &mut BTreeSet<PhysicalKey>,
+        others: &mut BTreeSet<PhysicalKey>,
     ) -> Result<()> {
         let core = &self.core;
         for value in
@@ -179,8 +179,9 @@ impl Backend {
             return Err(Error::new(ErrorCode::InvalidRead, message));
         }
         let mut listing = Listing::new();
-        let mut claimed = HashSet::new();
-        let mut others = HashSet::new();
+        // In key order, so that a seeded test repeats what a sweep does.
+        let mut claimed = BTreeSet::new();
+        let mut others = BTreeSet::new();
         loop {
             self.go_on()?;
             let keys = listing.next(&*core.executor).map_err(|error| {
