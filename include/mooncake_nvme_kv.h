@@ -386,7 +386,7 @@ typedef struct mnkv_scan_report {
     uint64_t purged;
     // Values that are no roots: chunks, and orphans, which `mnkv_backend_sweep` tells apart.
     uint64_t others;
-    // Values that begin like a root and are damaged.
+    // Damaged roots.
     uint64_t damaged;
     // Keys that this backend cannot have written: of another length or wire profile.
     uint64_t foreign;

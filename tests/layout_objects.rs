@@ -2,8 +2,8 @@
 
 use mooncake_nvme_kv::layout::{
     ChecksumKind, ChecksumPart, ChunkIndex, ChunkRecord, Header, KeyCodec, LayoutError, MAX_SLOTS,
-    Manifest, ObjectKeys, ObjectKind, Slot, XxhKeyCodec, canonical_identity, parse_identity,
-    parse_root_prefix, root_prefix,
+    Manifest, ObjectKeys, ObjectKind, Slot, XxhKeyCodec, canonical_identity, carried_key,
+    parse_identity, parse_root_prefix, root_prefix,
 };
 use mooncake_nvme_kv::{Error, ErrorCode};
 
@@ -335,6 +335,17 @@ fn only_the_last_chunk_may_be_smaller_and_none_may_be_empty() {
         assert_eq!(error, LayoutError::ChunkSize { index: ChunkIndex(index), expected, got });
     }
     assert_eq!(Manifest::parse(&manifest(&[]).encode()), Err(LayoutError::ManifestEmpty));
+}
+
+#[test]
+fn a_root_whose_header_is_damaged_still_carries_the_key_it_is_stored_under() {
+    let mut value = root_value(ObjectKind::Inline, ChecksumKind::Xxh32, slot(9), KEY, b"payload");
+    value[..56].fill(0xFF);
+    let key = XxhKeyCodec.object_keys(KEY).root(slot(9));
+    assert_eq!(carried_key(&value), Some(key));
+    assert_eq!(carried_key(&value[..72]), Some(key));
+    assert_eq!(carried_key(&value[..71]), None);
+    assert_eq!(carried_key(&[]), None);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use super::deletion::Version;
 use super::index::{Footprint, Shown, Usage, Victim};
 use super::key_table::Exclusive;
 use super::lane::{Lane, each};
+use super::roots::Peeked;
 use crate::error::{Error, ErrorCode, Result};
-use crate::layout::LayoutError;
 use crate::log;
 
 /// Is told which objects are about to be evicted; an error keeps them.
@@ -35,19 +35,15 @@ impl Core {
         lane: &Lane<'_>,
         victim: Victim,
     ) -> Result<Option<HiddenVictim<'_>>> {
-        let Some(peeked) = self.peek(lane, victim.key).await? else {
-            self.index.doubt(&victim);
-            return Ok(None);
-        };
-        let key = peeked.prefix().map(|prefix| prefix.logical_key.to_vec()).and_then(|key| {
-            // The header's checksum does not cover the logical key; its hash does.
-            let same = self.object(&key).fingerprint == victim.fingerprint;
-            same.then_some(key).ok_or(LayoutError::IdentityMismatch)
-        });
-        let key = match key {
-            Ok(key) => key,
-            Err(error) => {
-                log::warning!("the root {:?} is damaged and not evicted: {error}", victim.key);
+        let peeked = self.peek(lane, victim.key).await?;
+        if let Some(Peeked::Damaged(error)) = &peeked {
+            log::warning!("the root {:?} is damaged and not evicted: {error}", victim.key);
+        }
+        let key = match peeked {
+            Some(Peeked::Root(key, _)) if self.object(&key).fingerprint == victim.fingerprint => {
+                key
+            }
+            _ => {
                 self.index.doubt(&victim);
                 return Ok(None);
             }

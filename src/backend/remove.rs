@@ -10,7 +10,7 @@ use super::index::{Knowledge, Victim};
 use super::key_table::{Exclusive, Ghost};
 use super::lane::{Lane, each};
 use super::listing::Listing;
-use super::roots::{Ask, Want};
+use super::roots::{Ask, Peeked, Want};
 use crate::device::Direction;
 use crate::error::{Error, ErrorCode, Result};
 use crate::layout::{PhysicalKey, Slot};
@@ -72,15 +72,8 @@ impl Core {
     /// Removes the object whose root is under `key`, as the device lists it or as it was derived;
     /// whether it was there. `None`: no root is.
     async fn remove_root(&self, lane: &Lane<'_>, key: PhysicalKey) -> Result<Option<bool>> {
-        let Some(peeked) = self.peek(lane, key).await? else { return Ok(None) };
-        let Ok(prefix) = peeked.prefix() else { return Ok(None) };
-        let object = self.object(prefix.logical_key);
-        let at_home = prefix.belongs_to(&object.keys, prefix.slot, prefix.logical_key)
-            && self.same_key(&object.keys.root(prefix.slot), &self.listed_key(key));
-        if !at_home {
-            return Ok(None);
-        }
-        self.remove(lane, &object).await.map(Some)
+        let Some(Peeked::Root(key, _)) = self.peek(lane, key).await? else { return Ok(None) };
+        self.remove(lane, &self.object(&key)).await.map(Some)
     }
 
     pub(super) async fn remove(&self, lane: &Lane<'_>, object: &Object<'_>) -> Result<bool> {

@@ -8,7 +8,7 @@ use crate::device::{Buffer, Completion, Direction, Operation};
 use crate::error::{Error, Result};
 use crate::layout::{
     HEADER_LEN, Header, LayoutError, Manifest, ObjectKind, PhysicalKey, RootPrefix, Slot,
-    parse_root_prefix, root_prefix_len,
+    carried_key, parse_root_prefix, root_prefix_len,
 };
 
 /// A set of slots.
@@ -90,26 +90,14 @@ impl StoredRoot {
     }
 }
 
-/// The beginning of some value.
-pub(super) struct Peeked {
-    fetched: usize,
-    buffer: Buffer,
-}
-
-impl Peeked {
-    /// What a root would begin with.
-    pub(super) fn prefix(&self) -> std::result::Result<RootPrefix<'_>, LayoutError> {
-        parse_root_prefix(&self.buffer[..self.fetched])
-    }
-
-    /// The root that it is. The caller has checked that it belongs where it was found.
-    pub(super) fn into_root(self) -> std::result::Result<StoredRoot, LayoutError> {
-        let prefix = self.prefix()?;
-        let (slot, header) = (prefix.slot, prefix.header);
-        let (payload_offset, value_len) = (prefix.payload_offset, prefix.value_len());
-        let Peeked { fetched, buffer } = self;
-        Ok(StoredRoot { slot, header, payload_offset, value_len, fetched, buffer })
-    }
+/// What a value is, by its beginning and the key under which it is stored.
+pub(super) enum Peeked {
+    /// A root at its own place, and its logical key.
+    Root(Vec<u8>, StoredRoot),
+    /// A root that is damaged.
+    Damaged(LayoutError),
+    /// No root, or the image of one that belongs elsewhere.
+    Other,
 }
 
 /// How much of a root is wanted.
@@ -294,8 +282,9 @@ impl Core {
         }
     }
 
-    /// Reads the beginning of the value under `key`, as far as a root's header and identity go;
-    /// what begins like a root and is none is fetched twice. `None`: there is no value.
+    /// Reads the beginning of the value under `key`, as it was derived or as the device lists it, as
+    /// far as a root's header and identity go. What resembles a root of this place and is none is
+    /// fetched twice: it may have been garbled on the way. `None`: there is no value.
     pub(super) async fn peek(&self, lane: &Lane<'_>, key: PhysicalKey) -> Result<Option<Peeked>> {
         let capabilities = self.executor.capabilities();
         let limit = capabilities.max_retrieve_size;
@@ -318,21 +307,58 @@ impl Core {
                 }
             };
             let Some(buffer) = completion.buffer else { return Ok(None) };
-            let peeked = Peeked { fetched: len.min(reported) as usize, buffer };
-            match peeked.prefix() {
+            let fetched = len.min(reported) as usize;
+            let bytes = &buffer[..fetched];
+            let error = match self.root_under(key, bytes) {
+                Ok(prefix) => {
+                    let logical_key = prefix.logical_key.to_vec();
+                    let (slot, header) = (prefix.slot, prefix.header);
+                    let (payload_offset, value_len) = (prefix.payload_offset, prefix.value_len());
+                    let root =
+                        StoredRoot { slot, header, payload_offset, value_len, fetched, buffer };
+                    return Ok(Some(Peeked::Root(logical_key, root)));
+                }
                 Err(LayoutError::Truncated { need, .. })
                     if need > u64::from(len)
                         && need <= u64::from(reported)
                         && need <= u64::from(limit) =>
                 {
                     len = need as u32;
+                    continue;
                 }
-                Err(error) if !asked_again && !matches!(error, LayoutError::BadMagic { .. }) => {
-                    asked_again = true;
-                }
-                _ => return Ok(Some(peeked)),
+                Err(error) => error,
+            };
+            // Most values are chunks, whose bytes look like nothing.
+            let carries_key =
+                carried_key(bytes).is_some_and(|carried| self.same_key(&carried, &key));
+            if !asked_again && (carries_key || !matches!(error, LayoutError::BadMagic { .. })) {
+                asked_again = true;
+                continue;
             }
+            return Ok(Some(match error {
+                LayoutError::BadMagic { .. }
+                | LayoutError::Truncated { .. }
+                | LayoutError::IdentityMismatch
+                    if !carries_key =>
+                {
+                    Peeked::Other
+                }
+                error => Peeked::Damaged(error),
+            }));
         }
+    }
+
+    /// The beginning of the root that `bytes` are, if they belong under `key`.
+    fn root_under<'b>(
+        &self,
+        key: PhysicalKey,
+        bytes: &'b [u8],
+    ) -> std::result::Result<RootPrefix<'b>, LayoutError> {
+        let prefix = parse_root_prefix(bytes)?;
+        let object = self.object(prefix.logical_key);
+        let at_home = prefix.belongs_to(&object.keys, prefix.slot, prefix.logical_key)
+            && self.same_key(&object.keys.root(prefix.slot), &key);
+        at_home.then_some(prefix).ok_or(LayoutError::IdentityMismatch)
     }
 
     /// The whole of `root`, fetched again if only its beginning is here. `None`: it is gone.
@@ -345,6 +371,16 @@ impl Core {
         if root.is_whole() {
             return Ok(Some(root));
         }
+        self.fetch_again(lane, object, &root).await
+    }
+
+    /// The whole of `root`, fetched again. `None`: it is gone.
+    pub(super) async fn fetch_again<'a>(
+        &self,
+        lane: &Lane<'a>,
+        object: &Object<'_>,
+        root: &StoredRoot,
+    ) -> Result<Option<StoredRoot>> {
         let guess = u32::try_from(root.value_len).unwrap_or(u32::MAX);
         let ask = (root.slot, Ask::Root { guess, want: Want::Whole });
         Ok(self.search(lane, object, [ask]).await?.roots.pop())

@@ -15,12 +15,12 @@ use super::index::{Fingerprint, Knowledge, Record, ScanKind};
 use super::key_table::Exclusive;
 use super::lane::{Lane, each};
 use super::listing::Listing;
-use super::roots::{Ask, StoredRoot, Want};
+use super::roots::{Ask, Peeked, StoredRoot, Want};
 use super::sync::MutexGuard;
 use crate::config::Access;
 use crate::device::Direction;
 use crate::error::{Error, ErrorCode, Result};
-use crate::layout::{LayoutError, ObjectKind, PhysicalKey, Slot};
+use crate::layout::{ObjectKind, PhysicalKey, Slot};
 use crate::log;
 use nvme_kv_command_set::{CSI_KV, Key, WireProfile};
 
@@ -50,7 +50,7 @@ pub struct ScanReport {
     pub purged: u64,
     /// Values that are no roots: chunks and orphans.
     pub others: u64,
-    /// Values that begin like a root and are damaged.
+    /// Damaged roots.
     pub damaged: u64,
     /// Keys that this backend cannot have written: of another length or wire profile.
     pub foreign: u64,
@@ -77,29 +77,17 @@ impl Core {
     ) -> Result<Scanned> {
         let destroyed = || self.destroyed.load(Ordering::Acquire);
         let mut before = destroyed();
-        let Some(mut peeked) = self.peek(lane, listed).await? else { return Ok(Scanned::Nothing) };
-        let (key, slot) = match peeked.prefix() {
-            Ok(prefix) => {
-                let object = self.object(prefix.logical_key);
-                let at_home = prefix.belongs_to(&object.keys, prefix.slot, prefix.logical_key)
-                    && self.same_key(&object.keys.root(prefix.slot), &listed);
-                if !at_home {
-                    // A chunk whose bytes are the image of some root.
-                    return Ok(Scanned::Other);
-                }
-                (prefix.logical_key.to_vec(), prefix.slot)
-            }
-            Err(LayoutError::BadMagic { .. } | LayoutError::Truncated { .. }) => {
-                return Ok(Scanned::Other);
-            }
-            Err(error) => {
-                log::warning!(
-                    "the value under {listed:?} begins like a root and is damaged: {error}"
-                );
+        let (key, mut root) = match self.peek(lane, listed).await? {
+            None => return Ok(Scanned::Nothing),
+            Some(Peeked::Other) => return Ok(Scanned::Other),
+            Some(Peeked::Damaged(error)) => {
+                log::warning!("the root under {listed:?} is damaged: {error}");
                 return Ok(Scanned::Damaged);
             }
+            Some(Peeked::Root(key, root)) => (key, root),
         };
         let object = self.object(&key);
+        let slot = root.slot;
         if slot == Slot::FIRST {
             // The lowest slot is the visible one, whatever the others hold.
             let _hold = self.table.shared(object.entry).await;
@@ -107,12 +95,12 @@ impl Core {
                 // What was read before the hold may have been removed since.
                 while before != destroyed() {
                     before = destroyed();
-                    match self.peek(lane, listed).await? {
-                        Some(again) => peeked = again,
+                    root = match self.peek(lane, listed).await? {
                         None => return Ok(Scanned::Nothing),
-                    }
+                        Some(Peeked::Root(_, root)) => root,
+                        Some(Peeked::Damaged(_) | Peeked::Other) => return Ok(Scanned::Damaged),
+                    };
                 }
-                let Ok(root) = peeked.into_root() else { return Ok(Scanned::Damaged) };
                 match self.scanned_record(lane, &object, root, false).await? {
                     Some(record) => {
                         self.index.learn_scanned(object.fingerprint, &record, by);
@@ -166,7 +154,13 @@ impl Core {
     ) -> Result<Option<Record>> {
         let root = match root.header.kind {
             ObjectKind::Inline => Some(root),
-            ObjectKind::Manifest => self.whole(lane, object, root).await?,
+            ObjectKind::Manifest => match self.whole(lane, object, root).await? {
+                // Damaged perhaps only on the way, and a damaged object is not counted.
+                Some(root) if root.shape().is_none() => {
+                    self.fetch_again(lane, object, &root).await?
+                }
+                root => root,
+            },
         };
         let shape = root.as_ref().and_then(|root| Some((root, root.shape()?)));
         let Some((root, shape)) = shape else {
@@ -220,9 +214,9 @@ impl Core {
         Ok(Some(purged))
     }
 
-    /// Whether a listed key is the derived one, as far as the device keeps it.
-    pub(super) fn same_key(&self, derived: &PhysicalKey, listed: &PhysicalKey) -> bool {
-        self.listed_key(*derived) == *listed
+    /// Whether two keys, derived or listed, are one as far as the device keeps them.
+    pub(super) fn same_key(&self, a: &PhysicalKey, b: &PhysicalKey) -> bool {
+        self.listed_key(*a) == self.listed_key(*b)
     }
 
     /// A derived key as the device lists it.

@@ -11,6 +11,7 @@ use super::Backend;
 use super::core::{Core, Object};
 use super::lane::{Lane, each};
 use super::listing::Listing;
+use super::roots::Peeked;
 use super::sync::{Mutex, MutexGuard};
 use crate::device::Direction;
 use crate::error::{Error, ErrorCode, Result};
@@ -96,19 +97,15 @@ impl Core {
     }
 
     async fn sweep_value(&self, lane: &Lane<'_>, listed: PhysicalKey) -> Result<Swept> {
-        let Some(peeked) = self.peek(lane, listed).await? else { return Ok(Swept::Gone) };
-        let Ok(prefix) = peeked.prefix() else { return Ok(Swept::Other(listed)) };
-        let object = self.object(prefix.logical_key);
-        let at_home = prefix.belongs_to(&object.keys, prefix.slot, prefix.logical_key)
-            && self.same_key(&object.keys.root(prefix.slot), &listed);
-        if !at_home {
-            return Ok(Swept::Other(listed));
-        }
-        let slot = prefix.slot;
-        let key = prefix.logical_key.to_vec();
-        let object = self.object(&key);
-        let count = peeked.into_root().map_or(0, |root| root.chunk_count());
-        Ok(Swept::Root(self.chunk_keys(&object, slot, count).collect()))
+        Ok(match self.peek(lane, listed).await? {
+            None => Swept::Gone,
+            Some(Peeked::Damaged(_) | Peeked::Other) => Swept::Other(listed),
+            Some(Peeked::Root(key, root)) => {
+                let object = self.object(&key);
+                let chunks = self.chunk_keys(&object, root.slot, root.chunk_count());
+                Swept::Root(chunks.collect())
+            }
+        })
     }
 
     /// Chunk keys as the device lists them.

@@ -54,7 +54,7 @@ pub struct mnkv_scan_report {
     pub purged: u64,
     /// Values that are no roots: chunks, and orphans, which `mnkv_backend_sweep` tells apart.
     pub others: u64,
-    /// Values that begin like a root and are damaged.
+    /// Damaged roots.
     pub damaged: u64,
     /// Keys that this backend cannot have written: of another length or wire profile.
     pub foreign: u64,

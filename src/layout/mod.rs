@@ -37,5 +37,5 @@ pub use plan::{
     Limits, ReadPlan, WritePlan, chunk_range, max_object_size, read_plan, root_value_len,
     write_plan,
 };
-pub use root::{RootPrefix, parse_root_prefix, root_prefix, root_prefix_len};
+pub use root::{RootPrefix, carried_key, parse_root_prefix, root_prefix, root_prefix_len};
 pub use slot::{ChunkIndex, MAX_SLOTS, Slot};

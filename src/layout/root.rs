@@ -100,6 +100,13 @@ pub fn parse_root_prefix(bytes: &[u8]) -> Result<RootPrefix<'_>, LayoutError> {
     })
 }
 
+/// The physical key that `bytes` carry at the place where a root does, whatever their header says.
+/// A value that carries the key under which it is stored is a root, if perhaps a damaged one.
+pub fn carried_key(bytes: &[u8]) -> Option<PhysicalKey> {
+    let (_, metadata) = bytes.split_at_checked(HEADER_LEN)?;
+    metadata.first_chunk().map(|key| PhysicalKey(*key))
+}
+
 impl RootPrefix<'_> {
     /// Whether this is the root of `logical_key`, stored at `slot`.
     ///

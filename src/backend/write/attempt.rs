@@ -229,19 +229,26 @@ impl<'a> Write<'_, 'a> {
     async fn judge_root(&mut self, slot: Slot) -> Result<At> {
         let expected = self.root_head(slot);
         let guess = self.root_value_len();
-        let ask = (slot, Ask::Root { guess, want: Want::Whole });
-        let found = self.core.search(self.lane, self.object, [ask]).await?;
-        let Some(root) = found.roots.first() else {
-            let gone = !found.occupied.contains(slot);
-            return Ok(if gone { At::UnknownRoot } else { At::Conflict });
-        };
         let (prefix, manifest) = expected.split_at(root_prefix_len(self.object.key.len()));
-        let same = root.prefix() == prefix
-            && root.payload().is_ok_and(|payload| match self.plan {
-                WritePlan::Inline => self.whole.equals(payload),
-                WritePlan::Chunked { .. } => payload == manifest,
-            });
-        Ok(if same { At::Stored } else { At::UnknownRoot })
+        // Our own root that was garbled on the way must not pass for another one: it would lose its
+        // chunks.
+        for _ in 0..2 {
+            let ask = (slot, Ask::Root { guess, want: Want::Whole });
+            let found = self.core.search(self.lane, self.object, [ask]).await?;
+            let Some(root) = found.roots.first() else {
+                let gone = !found.occupied.contains(slot);
+                return Ok(if gone { At::UnknownRoot } else { At::Conflict });
+            };
+            let same = root.prefix() == prefix
+                && root.payload().is_ok_and(|payload| match self.plan {
+                    WritePlan::Inline => self.whole.equals(payload),
+                    WritePlan::Chunked { .. } => payload == manifest,
+                });
+            if same {
+                return Ok(At::Stored);
+            }
+        }
+        Ok(At::UnknownRoot)
     }
 
     /// Deletes what this attempt created in `slot`. What cannot be deleted stays as an orphan.
