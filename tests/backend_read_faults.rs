@@ -222,6 +222,25 @@ fn a_scan_finds_and_counts_a_root_that_is_garbled_once() {
 }
 
 #[test]
+fn a_scan_counts_an_object_that_a_load_has_taken_for_damaged() {
+    for piece in [Piece::Root(0), Piece::Chunk(0, 0)] {
+        let (rig, places) = small_rig();
+        rig.open().put(KEY, &payload(CHUNKED, 1)).unwrap();
+        let device = rig.open();
+        let effect = Effect::Damage { offset: 100, xor: 0x04 };
+        fail_at(&rig, &places, Opcode::Retrieve, piece, effect);
+        assert!(device.get(KEY, CHUNKED).is_err());
+        let report = device.backend.scan(&mut |_| Ok(())).unwrap();
+        assert_eq!((report.objects, report.damaged), (0, 1));
+        let usage = device.backend.usage();
+        assert_eq!((usage.objects, usage.values), (1, rig.value_count() as u64));
+        device.expect(KEY, &payload(CHUNKED, 1));
+        assert!(!device.put(KEY, &payload(CHUNKED, 1)).unwrap().already, "not trusted");
+        assert_eq!(device.backend.usage(), usage);
+    }
+}
+
+#[test]
 fn a_scan_purges_a_hidden_root_that_is_garbled_once() {
     for effect in lies() {
         let (rig, places) = small_rig();

@@ -113,8 +113,9 @@ impl Core {
         let settled = match known {
             Knowledge::Only(root) | Knowledge::Visible(root) => root.slot == slot,
             Knowledge::Damaged => {
+                // It stays so, and counts what its visible root says.
                 self.index.confirm_damaged(&object.fingerprint, by);
-                return Ok(Scanned::Damaged);
+                false
             }
             Knowledge::Hidden => return Ok(Scanned::Nothing),
             Knowledge::Unknown | Knowledge::Absent => false,
@@ -136,6 +137,7 @@ impl Core {
         }
         let size = match self.index.get(&object.fingerprint) {
             Knowledge::Only(root) | Knowledge::Visible(root) => u64::from(root.size),
+            Knowledge::Damaged => return Ok(Scanned::Damaged),
             _ => return Ok(Scanned::Nothing),
         };
         let fingerprint = object.fingerprint;
