@@ -1,7 +1,7 @@
 //! The device under simulation: an emulated namespace whose commands take virtual time, fail by
 //! plan, and stop for ever when the process crashes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,9 +39,19 @@ pub(crate) struct FaultPlan {
     /// Commands that fail with a status or an errno.
     pub(crate) refused: bool,
     /// Retrieves that return damaged bytes or a wrong length.
-    pub(crate) damaged: bool,
+    pub(crate) lies: Lies,
     /// The process dies before its so-manieth command.
     pub(crate) crash_after: Option<u64>,
+}
+
+/// How often a Retrieve may return what is not stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lies {
+    #[default]
+    Never,
+    /// At most once for each value. Only a load may end otherwise than without that.
+    Once,
+    Often,
 }
 
 /// What has happened, of each kind.
@@ -61,6 +71,11 @@ impl Faults {
     /// All of them.
     pub fn total(&self) -> u64 {
         self.refused + self.unanswered + self.late + self.damaged
+    }
+
+    /// Commands that failed: all but what was only read wrongly.
+    pub(crate) fn failed(&self) -> u64 {
+        self.total() - self.damaged
     }
 
     /// Adds those of another run.
@@ -90,6 +105,8 @@ struct State {
     /// No fault happens and no crash comes nearer.
     paused: bool,
     crashed: bool,
+    /// Values that were read wrongly during this step.
+    lied_about: HashSet<Key>,
     /// When the first of the commands that have not been executed yet must have been.
     late_until: Option<Duration>,
     commands: u64,
@@ -137,6 +154,7 @@ impl SimulatedDevice {
             plan: FaultPlan::default(),
             paused: false,
             crashed: false,
+            lied_about: HashSet::new(),
             late_until: None,
             commands: 0,
             faults: Faults::default(),
@@ -159,7 +177,9 @@ impl SimulatedDevice {
 
     /// Begins a step; its faults follow `plan`.
     pub(crate) fn begin(&self, plan: FaultPlan) {
-        self.state().plan = plan;
+        let mut state = self.state();
+        state.plan = plan;
+        state.lied_about.clear();
     }
 
     /// Ends a step; returns what commands it sent, for the trace.
@@ -255,7 +275,7 @@ impl SimulatedDevice {
         let plan = state.plan;
         // A search asks 64 slots: its commands are hit less often than those that change something.
         let asks = matches!(kind, Some(Kind::Exist | Kind::Retrieve));
-        let spared = asks && !plan.damaged && state.random.below(16) < 7;
+        let spared = asks && plan.lies != Lies::Often && state.random.below(16) < 7;
         let hit = plan.one_in > 0 && state.random.one_in(plan.one_in) && !spared;
         // The last command before a crash may have no answer either.
         let lost_in_crash = last && state.random.one_in(2);
@@ -286,7 +306,12 @@ impl SimulatedDevice {
                 effects.push(Effect::Status(Status::CAPACITY_EXCEEDED));
             }
         }
-        if plan.damaged && kind == Kind::Retrieve {
+        let may_lie = match plan.lies {
+            Lies::Never => false,
+            Lies::Once => !state.lied_about.contains(&self.wire.device_key(key)),
+            Lies::Often => true,
+        };
+        if may_lie && kind == Kind::Retrieve {
             let xor = 1 << state.random.below(8);
             let offset = *state.random.pick(&[0, 3, 5, 9, 20, 50, 55, 60, 80, 90, 100, 400]);
             effects.push(Effect::Damage { offset, xor });
@@ -300,7 +325,10 @@ impl SimulatedDevice {
         // A timeout takes its time; a lost connection takes none.
         let times_out = state.random.one_in(2);
         match effect {
-            Effect::Damage { .. } | Effect::WrongLength(_) => state.faults.damaged += 1,
+            Effect::Damage { .. } | Effect::WrongLength(_) => {
+                state.faults.damaged += 1;
+                state.lied_about.insert(self.wire.device_key(key));
+            }
             Effect::LateNoAnswer { .. } => {
                 state.faults.late += 1;
             }

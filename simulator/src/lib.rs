@@ -17,7 +17,7 @@ mod settle;
 mod survey;
 mod world;
 
-use device::FaultPlan;
+use device::{FaultPlan, Lies};
 use random::Random;
 use world::{Checked, World};
 
@@ -130,8 +130,8 @@ fn step_of(world: &mut World, last: bool) -> Checked {
     match world.random.below(100) {
         0..26 => world.offload(plan),
         26..40 => {
-            let damaged = world.random.one_in(3);
-            world.load(FaultPlan { damaged, ..plan })
+            let often = world.random.one_in(3);
+            world.load(FaultPlan { lies: if often { Lies::Often } else { plan.lies }, ..plan })
         }
         40..44 => world.exists(plan),
         44..51 => world.remove(plan),
@@ -156,7 +156,7 @@ fn plan(random: &mut Random) -> FaultPlan {
         one_in: if faults { *random.pick(&[2, 4, 8, 16, 40]) } else { 0 },
         unanswered: random.one_in(2),
         refused: random.one_in(3),
-        damaged: false,
+        lies: if random.one_in(3) { Lies::Once } else { Lies::Never },
         crash_after: random.one_in(12).then(|| {
             let most = *random.pick(&[3, 10, 60]);
             random.below(most)

@@ -45,7 +45,7 @@ impl World {
             self.ledger.get_mut().objects[key].perhaps(None);
             return self.end(&outcome);
         }
-        let calm = self.device.faults() == before;
+        let calm = self.device.faults().failed() == before.failed();
         let ledger = self.ledger.get_mut();
         let object = &mut ledger.objects[key];
         let checked = match result {
@@ -85,7 +85,7 @@ impl World {
         let result = self.backend.remove_all();
         self.unsettle_since(before, self.all_keys());
         let crashed = self.device.has_crashed();
-        let calm = self.device.faults() == before;
+        let calm = self.device.faults().failed() == before.failed();
         let left = self.survey().roots.len();
         let settled = self.ledger.borrow().objects.iter().all(|object| !object.unsettled);
         // Without List, objects of earlier processes may stay.
@@ -133,7 +133,7 @@ impl World {
             Ok(_) => format!("-> evicted {told:?}"),
             Err(error) => format!("-> told {told:?}: {error}"),
         };
-        let calm = self.device.faults() == before;
+        let calm = self.device.faults().failed() == before.failed();
         let checked = match &result {
             _ if self.device.has_crashed() => Ok(()),
             Ok(evicted) => {
@@ -183,7 +183,7 @@ impl World {
         let found = found.into_inner();
         let crashed = self.device.has_crashed();
         self.unsettle_since(before, self.all_keys());
-        let calm = self.device.faults() == before;
+        let calm = self.device.faults().failed() == before.failed();
         let outcome = match &result {
             Ok(report) => format!("-> {report:?}"),
             Err(error) => format!("-> {error}"),
@@ -269,7 +269,7 @@ impl World {
         let held = self.survey();
         let result = self.backend.sweep(dry_run);
         self.unsettle_since(before, self.all_keys());
-        let calm = self.device.faults() == before;
+        let calm = self.device.faults().failed() == before.failed();
         let settled = self.ledger.borrow().objects.iter().all(|object| !object.unsettled);
         let left = self.survey();
         let checked = match &result {

@@ -10,6 +10,12 @@ pub(crate) fn other_size(error: &Error) -> bool {
     error.code() == ErrorCode::FileReadFail && error.message().contains("were wanted")
 }
 
+/// What is stored may be damaged, and is not trusted after this.
+pub(crate) fn tells_damage(error: &Error) -> bool {
+    let codes = [ErrorCode::ChecksumMismatch, ErrorCode::FileReadFail, ErrorCode::InvalidRead];
+    codes.contains(&error.code()) && !other_size(error)
+}
+
 /// Whether a load of `key` with `len` bytes may end like this. `calm`: no fault was injected. After
 /// one, what was seen says nothing of later: Retrieves that lie twice can make the visible root
 /// unreadable for once, and a root above it takes its place. `uncovered`: they may have.
@@ -66,10 +72,7 @@ pub(crate) fn check_load(
             if calm && !ledger.objects[key].damaged && !junk {
                 return Err(format!("{}: {error}, without a fault", ledger.describe(key)));
             }
-            if matches!(
-                error.code(),
-                ErrorCode::ChecksumMismatch | ErrorCode::FileReadFail | ErrorCode::InvalidRead
-            ) {
+            if tells_damage(error) {
                 let object = &mut ledger.objects[key];
                 object.suspected = true;
                 object.reported |= calm && object.damaged;
@@ -194,7 +197,7 @@ impl World {
         if self.device.has_crashed() {
             return Ok("crashed".to_string());
         }
-        let calm = self.device.faults() == before;
+        let calm = self.device.faults().failed() == before.failed();
         check_exists(self.ledger.get_mut(), key, &result, calm)?;
         Ok(result.map_or_else(|error| error.to_string(), |there| there.to_string()))
     }

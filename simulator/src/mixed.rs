@@ -10,7 +10,7 @@ use mooncake_nvme_kv::device::Destination;
 use mooncake_nvme_kv::{Error, ErrorCode};
 
 use crate::device::FaultPlan;
-use crate::load::other_size;
+use crate::load::{other_size, tells_damage};
 use crate::model::Version;
 use crate::offload::either_version;
 use crate::world::{Checked, World};
@@ -140,8 +140,10 @@ impl World {
             return self.end(&outcome);
         }
         for (op, end) in &ends {
-            if let (Some(key), End::Failed(_)) = (key_of(*op), end) {
-                self.ledger.get_mut().objects[key].doubted = true;
+            if let (Some(key), End::Failed(error)) = (key_of(*op), end) {
+                let object = &mut self.ledger.get_mut().objects[key];
+                object.doubted = true;
+                object.suspected |= matches!(op, Op::Load(..)) && tells_damage(error);
             }
         }
         let checked = touched.into_iter().try_for_each(|key| {

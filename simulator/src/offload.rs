@@ -49,7 +49,7 @@ pub(crate) fn on_evicted<'w>(
             ledger.check(checked);
             if let (Ok(position), false) = (ledger.position(key), refuse) {
                 ledger.objects[position].perhaps(None);
-                ledger.evicting.insert(position, device.faults().total());
+                ledger.evicting.insert(position, device.faults().failed());
                 ledger.told.push(position);
             }
         }
@@ -191,7 +191,7 @@ impl World {
             }
             return self.end(&outcome);
         }
-        let calm = faults == faults_before;
+        let calm = faults.failed() == faults_before.failed();
         let checked = self.check_offload(batch, report, &told, calm);
         self.end(&outcome)?;
         checked

@@ -192,7 +192,7 @@ impl World {
         self.trace.extend(commands.into_iter().map(|line| format!("    {line}")));
         self.note(format!("  {outcome}"));
         let crashed = self.device.has_crashed();
-        let faults = self.device.faults().total();
+        let faults = self.device.faults().failed();
         let ledger = self.ledger.get_mut();
         for (key, before) in std::mem::take(&mut ledger.evicting) {
             if before == faults && !crashed {
