@@ -30,14 +30,18 @@ impl World {
     /// Offloads what is damaged again, or removes it.
     fn heal(&mut self) -> Checked {
         for key in 0..self.key_count() {
-            let (damaged, suspected) = {
+            let (damaged, suspected, stored) = {
                 let object = &self.ledger.borrow().objects[key];
-                (object.damaged, object.suspected)
+                (object.damaged, object.suspected, object.versions().next())
             };
             if !damaged && !suspected {
                 continue;
             }
-            let version = self.any_version(key);
+            // The same again must not be taken for stored.
+            let version = match stored {
+                Some(stored) if self.random.one_in(2) => stored,
+                _ => self.any_version(key),
+            };
             self.offload_batch(&[(key, version)], FaultPlan::default(), false, false)?;
             let healed = {
                 let object = &self.ledger.borrow().objects[key];
