@@ -7,7 +7,10 @@ use mooncake_nvme_kv::backend::{
     Backend, Handlers, ObjectToStore, ScannedObject, SweepReport, Usage,
 };
 use mooncake_nvme_kv::config::{Access, EvictionPolicy};
-use nvme_kv_emulator::Personality;
+use nvme_kv_command_set::Opcode;
+use nvme_kv_emulator::{Effect, Personality};
+use support::faults::fail_at;
+use support::places::{Piece, Places};
 use support::{Device, Rig, payload};
 
 fn personality(text: &str) -> Personality {
@@ -109,6 +112,29 @@ fn a_scan_whose_page_is_refused_leaves_no_trace_and_can_be_repeated() {
     assert_eq!(scan(&device).len(), 10);
     assert_eq!(device.backend.usage().objects, 10);
     assert_eq!(before, Usage::default());
+}
+
+/// A Delete without an answer may be executed yet, so a scan leaves the other values of its key
+/// alone; what it has met is not absent for that.
+#[test]
+fn a_scan_after_one_that_failed_forgets_no_object_whose_purge_had_no_answer() {
+    let rig = small_rig("");
+    let places = Places::new(&rig, &key(1), 4);
+    let device = rig.open();
+    device.put(&key(1), &payload(4000, 1)).unwrap();
+    device.put(&key(1), &payload(4000, 2)).unwrap();
+    device.put(&key(2), &payload(4000, 3)).unwrap();
+    places.put_object(&rig, 3, &payload(4000, 1));
+    let device = rig.open();
+    fail_at(&rig, &places, Opcode::Delete, Piece::Root(3), Effect::ExecutedNoAnswer);
+    let other = Places::new(&rig, &key(2), 1);
+    fail_at(&rig, &other, Opcode::Retrieve, Piece::Root(0), Effect::Errno(libc::EIO));
+    device.backend.scan(&mut |_| Ok(())).unwrap_err();
+    device.backend.scan(&mut |_| Ok(())).unwrap();
+    assert!(device.backend.index_is_complete());
+    assert!(device.backend.exists(&key(1)).unwrap());
+    device.expect(&key(1), &payload(4000, 2));
+    device.expect(&key(2), &payload(4000, 3));
 }
 
 #[test]

@@ -124,7 +124,16 @@ impl Core {
         if !settled {
             let hold = self.table.exclusive(object.entry).await;
             let now = (self.clock)();
-            if !hold.is_haunted(now) {
+            if hold.is_haunted(now) {
+                // Its values may change yet and are left alone. That the scan has met a root is
+                // not lost: whoever wants the object asks the device.
+                if matches!(
+                    self.index.get(&object.fingerprint),
+                    Knowledge::Unknown | Knowledge::Absent
+                ) {
+                    self.index.distrust(object.fingerprint);
+                }
+            } else {
                 if !hold.review_quarantine(now).is_empty() {
                     // If the look at all slots fails, the next one must not be skipped.
                     self.index.distrust(object.fingerprint);
