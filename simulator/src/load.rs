@@ -132,12 +132,7 @@ impl World {
         let key = self.any_key();
         self.begin(plan, format!("load k{key}"));
         let checked = self.load_key(key);
-        let outcome = match &checked {
-            Ok(outcome) => format!("-> {outcome}"),
-            Err(_) => "-> violation".to_string(),
-        };
-        self.end(&outcome)?;
-        checked.map(|_| ())
+        self.end_with(checked)
     }
 
     /// Loads `key` by every length that it may have; one of them is right.
@@ -181,6 +176,11 @@ impl World {
         let key = self.any_key();
         self.begin(plan, format!("exists k{key}"));
         let checked = self.ask_key(key);
+        self.end_with(checked)
+    }
+
+    /// Ends a step that has looked at one key.
+    fn end_with(&mut self, checked: Checked<String>) -> Checked {
         let outcome = match &checked {
             Ok(outcome) => format!("-> {outcome}"),
             Err(_) => "-> violation".to_string(),
