@@ -11,7 +11,7 @@ use nvme_kv_command_set::Opcode;
 use nvme_kv_emulator::{Effect, Personality};
 use support::faults::fail_at;
 use support::places::{Piece, Places};
-use support::{Device, Rig, payload};
+use support::{Rig, payload};
 
 fn personality(text: &str) -> Personality {
     text.parse().unwrap()
@@ -24,19 +24,6 @@ fn key(n: usize) -> Vec<u8> {
 /// Small values: chunked objects need little room.
 fn small_rig(text: &str) -> Rig {
     Rig::with(personality(text), |config| config.connector.runtime_transfer_limit = 8192)
-}
-
-fn scan(device: &Device) -> Vec<ScannedObject> {
-    let mut found = Vec::new();
-    device
-        .backend
-        .scan(&mut |page| {
-            found.extend_from_slice(page);
-            Ok(())
-        })
-        .unwrap();
-    found.sort_by(|a, b| a.key.cmp(&b.key));
-    found
 }
 
 fn sizes() -> Vec<usize> {
@@ -63,14 +50,14 @@ fn a_scan_finds_every_object_once_with_its_size_and_counts_what_the_device_holds
         let usage = device.backend.usage();
         let device = rig.open();
         assert!(!device.backend.index_is_complete(), "{text}");
-        assert_eq!(scan(&device), expected, "{text}");
+        assert_eq!(device.scan().1, expected, "{text}");
         assert!(device.backend.index_is_complete());
         assert_eq!(device.backend.usage(), usage, "{text}");
         let held = rig.namespace.usage();
         assert_eq!((usage.values, usage.bytes), (held.keys, held.bytes), "{text}");
-        assert_eq!(scan(&device), [], "a completed scan reports nothing more");
+        assert_eq!(device.scan().1, [], "a completed scan reports nothing more");
         device.backend.reset_scan();
-        assert_eq!(scan(&device), expected, "{text}");
+        assert_eq!(device.scan().1, expected, "{text}");
         assert_eq!(device.backend.usage(), usage, "{text}: counted once");
         device.faults.take_counts();
         assert!(!device.backend.exists(b"missing").unwrap());
@@ -109,7 +96,7 @@ fn a_scan_whose_page_is_refused_leaves_no_trace_and_can_be_repeated() {
         Ok(())
     });
     assert!(refused.is_err());
-    assert_eq!(scan(&device).len(), 10);
+    assert_eq!(device.scan().1.len(), 10);
     assert_eq!(device.backend.usage().objects, 10);
     assert_eq!(before, Usage::default());
 }

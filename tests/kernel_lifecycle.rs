@@ -87,16 +87,6 @@ fn counters_are_true(rig: &Rig, device: &Device, foreign: nvme_kv_emulator::Usag
     assert_eq!((usage.values + foreign.keys, usage.bytes + foreign.bytes), (held.keys, held.bytes));
 }
 
-fn scan(device: &Device) -> (ScanReport, Vec<ScannedObject>) {
-    let mut found = Vec::new();
-    let report = device.backend.scan(&mut |page| {
-        found.extend_from_slice(page);
-        Ok(())
-    });
-    found.sort_by(|a, b| a.key.cmp(&b.key));
-    (report.expect("it is listed"), found)
-}
-
 /// Offloads one object, which is stored; what was evicted for it.
 fn put_evicting(device: &Device, key: &[u8], bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut evicted = Vec::new();
@@ -152,7 +142,7 @@ fn a_scan_after_a_reopen_knows_everything(transport: Transport) {
         assert!(!device.backend.index_is_complete());
         assert_eq!(device.backend.usage(), Usage::default());
 
-        let (sent, (report, found)) = commands(&rig, &device, || scan(&device));
+        let (sent, (report, found)) = commands(&rig, &device, || device.scan());
         assert_eq!(found, expected);
         let roots = objects.len() as u64;
         let others = usage.values - roots;
@@ -174,7 +164,7 @@ fn a_scan_after_a_reopen_knows_everything(transport: Transport) {
                 assert!(device.backend.exists(key).expect("it is known"));
             }
             (100..200).for_each(|n| is_absent(&device, &key(n)));
-            assert_eq!(scan(&device).1, [], "a completed scan reports nothing more");
+            assert_eq!(device.scan().1, [], "a completed scan reports nothing more");
         });
         objects.iter().for_each(|(key, bytes)| device.expect(key, bytes));
         println!("data checks: {} {}", name_of(transport), objects.len());
@@ -183,7 +173,7 @@ fn a_scan_after_a_reopen_knows_everything(transport: Transport) {
         assert_eq!(sent, Counts { store: OBJECT_VALUES, ..Counts::default() });
         device.backend.reset_scan();
         expected.push(ScannedObject { key: key(7), size: OBJECT as u64 });
-        assert_eq!(scan(&device).1, expected);
+        assert_eq!(device.scan().1, expected);
         counters_are_true(&rig, &device, nvme_kv_emulator::Usage::default());
     }
 }
@@ -502,7 +492,7 @@ fn watermarks_evict_down_to_the_low_one(transport: Transport) {
     let mut evicted = device.backend.evict_above(0.4, 0.2, &mut |_| Ok(())).expect("it is above");
     assert_eq!((evicted.len(), device.backend.usage().objects), (30, 20));
     counters_are_true(&rig, &device, nothing);
-    let left = scan(&device).1.into_iter().map(|object| object.key);
+    let left = device.scan().1.into_iter().map(|object| object.key);
     evicted.extend(left);
     evicted.sort();
     assert_eq!(
@@ -525,7 +515,7 @@ fn a_rewrite_leaves_the_new_version_alone(transport: Transport) {
         counters_are_true(&rig, &device, nothing);
         device.expect(&key(1), &bytes);
         let again = rig.open();
-        let (report, found) = scan(&again);
+        let (report, found) = again.scan();
         assert_eq!(found, [ScannedObject { key: key(1), size: size as u64 }]);
         assert_eq!((report.roots, report.purged), (1, 0));
         counters_are_true(&rig, &again, nothing);
@@ -546,7 +536,7 @@ fn a_scan_purges_hidden_versions(transport: Transport) {
     places.put(&rig, Piece::Chunk(1, 0), &payload(8192, 3));
     Places::new(&rig, &key(2), 4).put_object(&rig, 1, &payload(100, 4));
     let device = rig.open();
-    let (report, found) = scan(&device);
+    let (report, found) = device.scan();
     let object = |n, size| ScannedObject { key: key(n), size };
     assert_eq!(found, [object(1, OBJECT as u64), object(2, 100)]);
     assert_eq!((report.purged, report.damaged, report.foreign), (1, 0, 0), "{report:?}");
@@ -664,7 +654,7 @@ fn a_random_life_is_what_a_map_says(transport: Transport) {
             }
             8 => {
                 device = rig.open();
-                let found: Vec<_> = scan(&device).1;
+                let found: Vec<_> = device.scan().1;
                 let found = found.iter().map(|object| (&object.key[..], object.size));
                 let wanted = stored.iter().map(|(key, bytes)| (&key[..], bytes.len() as u64));
                 assert!(found.eq(wanted), "step {step}");

@@ -478,15 +478,8 @@ fn a_scan_that_the_device_fails_at_any_command_leaves_no_trace() {
             assert_eq!(device.backend.usage(), before, "command {failing}");
             assert!(!device.backend.index_is_complete());
         }
-        let mut reported = 0;
         device.backend.reset_scan();
-        device
-            .backend
-            .scan(&mut |page| {
-                reported += page.len();
-                Ok(())
-            })
-            .unwrap();
+        let reported = device.scan().1.len();
         assert_eq!((reported, device.backend.usage()), (12, whole), "command {failing}");
         if !failed {
             assert!(failing > 12);

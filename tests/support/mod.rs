@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mooncake_nvme_kv::backend::{Backend, ObjectToLoad, ObjectToStore, Parts, Stored};
+use mooncake_nvme_kv::backend::{
+    Backend, ObjectToLoad, ObjectToStore, Parts, ScanReport, ScannedObject, Stored,
+};
 use mooncake_nvme_kv::config::{Config, EvictionPolicy, Transport};
 use mooncake_nvme_kv::device::{Connector, Destination, fault::FaultExecutor};
 use mooncake_nvme_kv::layout::{Limits, WritePlan, root_prefix_len, write_plan};
@@ -146,6 +148,18 @@ impl Device {
         let results = self.backend.load(vec![ObjectToLoad { key, destination }])?;
         let [result] = <[Result<()>; 1]>::try_from(results).expect("one result");
         result
+    }
+
+    /// Scans; the report, and what was reported in order of the keys.
+    #[track_caller]
+    pub fn scan(&self) -> (ScanReport, Vec<ScannedObject>) {
+        let mut found = Vec::new();
+        let report = self.backend.scan(&mut |page| {
+            found.extend_from_slice(page);
+            Ok(())
+        });
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        (report.expect("a scan that ends"), found)
     }
 
     /// Loads one object and compares it.
